@@ -18,6 +18,7 @@ from mha.torch._module import MultiheadAttention
 from mha.torch._sdpa import scaled_dot_product_attention
 from mha.torch._transformers import register as register_transformers
 from mha.torch._use import use
+from mha.torch import _vmap  # noqa: F401 (it registers rules)
 
 if "transformers" in sys.modules:
     register_transformers()

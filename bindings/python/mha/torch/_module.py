@@ -138,7 +138,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         dropout = self.dropout if self.training else 0.0
         q, k, v = (x.unflatten(2, (self.num_heads, self.head_dim)).transpose(1, 2) for x in (q, k, v))
         q, k, v, mask = lower(q, k, v, mask)
-        options = (causal, None, dropout, seed_of(dropout) if dropout else 0)
+        options = (None, causal, None, None, dropout, seed_of(dropout) if dropout else 0)
         if need_weights:
             return attention_weights(q, k, v, mask, *options, mean)
         return _ops.attention(q, k, v, mask, *options), None

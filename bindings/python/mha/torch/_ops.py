@@ -1,12 +1,13 @@
 """The operators mha::attention and mha::attention_backward.
 
-Both take (B,H,T,D) tensors; ``bias`` is a mask that is bool or is added. They are what torch.compile, torch.export and functional
-transforms see; in eager mode an autograd.Function calls the same code with less overhead.
+Both take (B,H,T,D) tensors; ``bias`` is a mask that is bool or is added, and ``sinks`` is float32 (H). They are what
+torch.compile, torch.export and functional transforms see; in eager mode an autograd.Function calls the same code with less
+overhead. ``rest`` stands for what follows the bias: sinks, causal, scale, softcap, dropout, seed.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 import torch
 import torch.utils.dlpack
@@ -16,13 +17,17 @@ from mha import _mha
 
 _mha.know_torch(torch.Tensor, torch.nn.Parameter, torch.utils.dlpack.to_dlpack)
 
-OPTIONS = "bool causal, float? scale, float dropout, int seed"
+INPUTS = "Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? sinks"
+OPTIONS = "bool causal, float? scale, float? softcap, float dropout, int seed"
 library = torch.library.Library("mha", "DEF")
-library.define(f"attention(Tensor q, Tensor k, Tensor v, Tensor? bias, {OPTIONS}) -> (Tensor out, Tensor softmax)")
+library.define(f"attention({INPUTS}, {OPTIONS}) -> (Tensor out, Tensor softmax)")
 library.define(
-    f"attention_backward(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor out, Tensor softmax, {OPTIONS}, "
-    "bool bias_gradient) -> (Tensor dq, Tensor dk, Tensor dv, Tensor dbias)"
+    f"attention_backward({INPUTS}, {OPTIONS}, Tensor out, Tensor softmax, Tensor dout, bool bias_gradient, bool sinks_gradient) "
+    "-> (Tensor dq, Tensor dk, Tensor dv, Tensor dbias, Tensor dsinks)"
 )
+
+#: Called with (q, k, bias, *rest) before attention that runs here and now; set by mha.torch.statistics.
+watcher: Callable[..., None] | None = None
 
 
 def visibility(bias: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
@@ -42,22 +47,22 @@ def rows(q: Tensor) -> Tensor:
     return torch.empty((q.size(0), q.size(1), q.size(2), 2), dtype=torch.float32, device=q.device)
 
 
-def forward(q, k, v, bias, causal, scale, dropout, seed):
+def forward(q, k, v, bias, sinks, causal, scale, softcap, dropout, seed):
     """The result, and the softmax of its rows, which the backward pass reads."""
     out = result(q, v)
     softmax = torch.empty((q.size(0), q.size(1), q.size(2), 2), dtype=torch.float32)
     mask, added = visibility(bias)
-    _mha.forward(q=q, k=k, v=v, out=out, softmax=softmax, mask=mask, bias=added, causal=causal, scale=scale, dropout=dropout,
-                 seed=seed, threads=torch.get_num_threads())  # fmt: skip
+    _mha.forward(q=q, k=k, v=v, out=out, softmax=softmax, mask=mask, bias=added, sinks=sinks, causal=causal, scale=scale,
+                 softcap=softcap, dropout=dropout, seed=seed, threads=torch.get_num_threads())  # fmt: skip
     return out, softmax
 
 
-def infer(q, k, v, bias, causal, scale, dropout, seed):
+def infer(q, k, v, bias, sinks, causal, scale, softcap, dropout, seed):
     """The result alone, for calls without a gradient."""
     out = result(q, v)
     mask, added = visibility(bias)
-    _mha.forward(q=q, k=k, v=v, out=out, mask=mask, bias=added, causal=causal, scale=scale, dropout=dropout, seed=seed,
-                 threads=torch.get_num_threads())  # fmt: skip
+    _mha.forward(q=q, k=k, v=v, out=out, mask=mask, bias=added, sinks=sinks, causal=causal, scale=scale, softcap=softcap,
+                 dropout=dropout, seed=seed, threads=torch.get_num_threads())  # fmt: skip
     return out
 
 
@@ -65,7 +70,7 @@ def quick(q, k, v, bias, causal, scale, dropout, seed):
     """``infer`` for the usual call, in which q, k and v are alike, with the least overhead; None for any other call."""
     if not is_eager(q, k, v, bias) or (causal and bias is not None) or torch._C._are_functorch_transforms_active():
         return None
-    if needs_gradient(q, k, v, bias):
+    if watcher is not None or needs_gradient(q, k, v, bias):
         return None
     out = torch.empty_like(q)
     mask, added = visibility(bias)
@@ -74,44 +79,63 @@ def quick(q, k, v, bias, causal, scale, dropout, seed):
     return out if done else None
 
 
-def backward(dout, q, k, v, bias, out, softmax, causal, scale, dropout, seed, bias_gradient):
+def backward(
+    q, k, v, bias, sinks, causal, scale, softcap, dropout, seed, out, softmax, dout, bias_gradient, sinks_gradient
+):  # fmt: skip
+    """Gradients of q, k and v, and if asked for of the bias, in its type, and of the sinks; otherwise these are empty."""
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     mask, added = visibility(bias)
     dbias = torch.empty(added.shape, dtype=torch.float32) if bias_gradient else None
-    _mha.backward(q=q, k=k, v=v, out=out, dout=dout, softmax=softmax, dq=dq, dk=dk, dv=dv, dbias=dbias, mask=mask, bias=added,
-                  causal=causal, scale=scale, dropout=dropout, seed=seed, threads=torch.get_num_threads())  # fmt: skip
-    return dq, dk, dv, torch.empty(0) if dbias is None else dbias.to(bias.dtype)
+    dsinks = torch.empty_like(sinks) if sinks_gradient else None
+    _mha.backward(q=q, k=k, v=v, out=out, dout=dout, softmax=softmax, dq=dq, dk=dk, dv=dv, dbias=dbias, dsinks=dsinks, mask=mask,
+                  bias=added, sinks=sinks, causal=causal, scale=scale, softcap=softcap, dropout=dropout, seed=seed,
+                  threads=torch.get_num_threads())  # fmt: skip
+    return dq, dk, dv, dbias if dbias is None else dbias.to(bias.dtype), dsinks
 
 
-def _fake_forward(q, k, v, bias, causal, scale, dropout, seed):
+def _op_backward(*arguments):
+    """``backward`` as an operator, whose results are tensors in any case."""
+    return tuple(torch.empty(0) if x is None else x for x in backward(*arguments))
+
+
+def _fake_forward(q, k, v, bias, *rest):
     return result(q, v), rows(q)
 
 
-def _fake_backward(dout, q, k, v, bias, out, softmax, causal, scale, dropout, seed, bias_gradient):
-    dbias = bias.new_empty(bias.shape) if bias_gradient else q.new_empty(0, dtype=torch.float32)
-    return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), dbias
+def _fake_backward(q, k, v, bias, sinks, *more):
+    bias_gradient, sinks_gradient = more[-2:]
+    nothing = q.new_empty(0, dtype=torch.float32)
+    dbias = bias.new_empty(bias.shape) if bias_gradient else nothing
+    dsinks = torch.empty_like(sinks) if sinks_gradient else torch.empty_like(nothing)
+    return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), dbias, dsinks
+
+
+def wanted(ctx: Any, bias: Tensor | None) -> tuple[bool, bool]:
+    """Whether the gradients of the bias and of the sinks are asked for."""
+    return ctx.needs_input_grad[3] and bias is not None and bias.dtype is not torch.bool, ctx.needs_input_grad[4]
 
 
 def _setup(ctx, inputs, output):
-    q, k, v, bias, *ctx.options = inputs
-    ctx.save_for_backward(q, k, v, bias, *output)
+    *tensors, causal, scale, softcap, dropout, seed = inputs
+    ctx.options = causal, scale, softcap, dropout, seed
+    ctx.save_for_backward(*tensors, *output)
     ctx.set_materialize_grads(False)
 
 
-def _gradients(ctx, dout, dsoftmax, function):
+def _gradients(ctx, dout, function):
     if dout is None:
-        return (None,) * 8
-    q, k, v, bias, out, softmax = ctx.saved_tensors
-    wanted = ctx.needs_input_grad[3] and bias is not None and bias.dtype is not torch.bool
-    dq, dk, dv, dbias = function(dout, q, k, v, bias, out, softmax, *ctx.options, wanted)
-    return dq, dk, dv, dbias if wanted else None, None, None, None, None
+        return (None,) * 10
+    *inputs, out, softmax = ctx.saved_tensors
+    bias, sinks = wanted(ctx, inputs[3])
+    dq, dk, dv, dbias, dsinks = function(*inputs, *ctx.options, out, softmax, dout, bias, sinks)
+    return dq, dk, dv, dbias if bias else None, dsinks if sinks else None, None, None, None, None, None
 
 
 def _op_gradients(ctx, dout, dsoftmax):
-    return _gradients(ctx, dout, dsoftmax, torch.ops.mha.attention_backward)
+    return _gradients(ctx, dout, torch.ops.mha.attention_backward)
 
 
-for _name, _function, _fake in (("attention", forward, _fake_forward), ("attention_backward", backward, _fake_backward)):
+for _name, _function, _fake in (("attention", forward, _fake_forward), ("attention_backward", _op_backward, _fake_backward)):
     library.impl(_name, _function, "CPU")
     torch.library.register_fake(f"mha::{_name}", _fake, lib=library)
 torch.library.register_autograd("mha::attention", _op_gradients, setup_context=_setup, lib=library)
@@ -121,23 +145,25 @@ class Attention(torch.autograd.Function):
     """mha::attention in eager mode."""
 
     @staticmethod
-    def forward(ctx, q, k, v, bias, *options):
-        out, softmax = forward(q, k, v, bias, *options)
-        _setup(ctx, (q, k, v, bias, *options), (out, softmax))
-        return out
+    def forward(ctx, *inputs):
+        output = forward(*inputs)
+        _setup(ctx, inputs, output)
+        return output[0]
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, dout):
-        return _gradients(ctx, dout, None, backward)
+        return _gradients(ctx, dout, backward)
 
 
 class Transformed(torch.autograd.Function):
     """mha::attention under torch.func.grad and its relatives, which want setup_context."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(q, k, v, bias, causal, scale, dropout, seed):
-        return torch.ops.mha.attention(q, k, v, bias, causal, scale, dropout, seed)
+    def forward(*inputs):
+        return torch.ops.mha.attention(*inputs)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -163,17 +189,28 @@ def is_eager(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
     )
 
 
-def needs_gradient(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
+def needs_gradient(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, sinks: Tensor | None = None) -> bool:
     return torch.is_grad_enabled() and (
-        q.requires_grad or k.requires_grad or v.requires_grad or (bias is not None and bias.requires_grad)
+        q.requires_grad
+        or k.requires_grad
+        or v.requires_grad
+        or (bias is not None and bias.requires_grad)
+        or (sinks is not None and sinks.requires_grad)
     )
 
 
-def attention(q, k, v, bias, causal, scale, dropout, seed):
+def is_transformed() -> bool:
+    """Whether torch.func.grad, torch.vmap or the like is at work, outside of torch.compile, which handles them itself."""
+    return torch._C._are_functorch_transforms_active() and not torch.compiler.is_compiling()
+
+
+def attention(q, k, v, bias, *rest):
     """(B,H,Tq,E), differentiable, in the way that costs least here."""
-    if torch._C._are_functorch_transforms_active() and not torch.compiler.is_compiling():
-        return Transformed.apply(q, k, v, bias, causal, scale, dropout, seed)[0]
+    if is_transformed():
+        return Transformed.apply(q, k, v, bias, *rest)[0]
     if not is_eager(q, k, v, bias):
-        return torch.ops.mha.attention(q, k, v, bias, causal, scale, dropout, seed)[0]
-    run = Attention.apply if needs_gradient(q, k, v, bias) else infer
-    return run(q, k, v, bias, causal, scale, dropout, seed)
+        return torch.ops.mha.attention(q, k, v, bias, *rest)[0]
+    if watcher is not None:
+        watcher(q, k, bias, *rest)
+    run = Attention.apply if needs_gradient(q, k, v, bias, rest[0]) else infer
+    return run(q, k, v, bias, *rest)

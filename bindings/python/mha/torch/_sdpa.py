@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mha.torch import _ops
 
-_FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
+FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 
 
 def seed_of(dropout_p: float) -> int:
@@ -23,7 +23,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, 
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{name}: must be a tensor, not {type(tensor)}")
-        if tensor.dtype not in _FLOATS:
+        if tensor.dtype not in FLOATS:
             raise TypeError(f"{name}: is {tensor.dtype}, must be float32, bfloat16 or float16")
         if tensor.dim() < 2 or tensor.dim() != query.dim():
             raise ValueError(f"{name}: has {tensor.dim()} axes; all three must have the same number, at least 2")
@@ -33,7 +33,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, 
             raise TypeError(f"{name}: is {tensor.dtype}, but query is {query.dtype}")
     if attn_mask is not None and is_causal:
         raise ValueError("attn_mask: must be None if is_causal is set")
-    if attn_mask is not None and attn_mask.dtype is not torch.bool and attn_mask.dtype not in _FLOATS:
+    if attn_mask is not None and attn_mask.dtype is not torch.bool and attn_mask.dtype not in FLOATS:
         raise TypeError(f"attn_mask: is {attn_mask.dtype}, must be bool or floats")
     if attn_mask is not None and attn_mask.dim() > query.dim():
         raise ValueError(f"attn_mask: has {attn_mask.dim()} axes, query only {query.dim()}")
@@ -98,11 +98,12 @@ def scaled_dot_product_attention(
     """
     if torch.is_autocast_enabled("cpu"):
         query, key, value, attn_mask = lower(query, key, value, attn_mask)
-    options = (is_causal, scale, dropout_p, seed_of(dropout_p) if dropout_p else 0)
+    seed = seed_of(dropout_p) if dropout_p else 0
     try:
-        out = _ops.quick(query, key, value, attn_mask, *options)
+        out = _ops.quick(query, key, value, attn_mask, is_causal, scale, dropout_p, seed)
         if out is not None:
             return out
+        options = (None, is_causal, scale, None, dropout_p, seed)
         if _is_usual(query, key, value, attn_mask, is_causal):
             return _ops.attention(query, key, value, attn_mask, *options)
         _check(query, key, value, attn_mask, is_causal)
@@ -118,7 +119,7 @@ def _is_usual(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool)
         and isinstance(key, Tensor)
         and isinstance(value, Tensor)
         and query.dtype is key.dtype is value.dtype
-        and query.dtype in _FLOATS
+        and query.dtype in FLOATS
         and query.dim() == key.dim() == value.dim() == 4
         and query.size(1) == key.size(1) == value.size(1)
         and query.size(0) == key.size(0) == value.size(0)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mha.torch import _ops
-from mha.torch._sdpa import seed_of
+from mha.torch._sdpa import lower, seed_of
 from mha.torch._weights import attention_weights
 
 
@@ -40,19 +40,23 @@ def attention_forward(
     scaling: float | None = None,
     is_causal: bool | None = None,
     position_bias: Tensor | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
     **more: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """(B,Tq,H,E), and with ``output_attentions`` the weights (B,H,Tq,Tk). Query heads may share keys."""
-    for name in ("softcap", "s_aux"):
-        if more.get(name) is not None:
-            raise ValueError(f"{name}: attn_implementation='mha' does not support it yet; use 'eager'")
+    """(B,Tq,H,E), and with ``output_attentions`` the weights (B,H,Tq,Tk). Query heads may share keys.
+
+    Windows of local attention are in the mask. ``softcap`` is that of Gemma 2, and ``s_aux`` has the sinks of gpt-oss, (H).
+    """
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = bool(causal) and attention_mask is None and query.size(2) > 1
     if causal and position_bias is not None:
         hidden = torch.ones(query.size(2), key.size(2), dtype=torch.bool).triu(1)
         attention_mask, causal = ~hidden, False
     bias = _sum(attention_mask, position_bias)
-    options = (causal, scaling, dropout, seed_of(dropout) if dropout else 0)
+    sinks = None if s_aux is None else s_aux.flatten().float()
+    query, key, value, bias = lower(query, key, value, bias)
+    options = (sinks, causal, scaling, softcap, dropout, seed_of(dropout) if dropout else 0)
     if _weights_wanted(more):
         out, weights = attention_weights(query, key, value, bias, *options, False)
     else:

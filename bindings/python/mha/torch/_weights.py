@@ -13,8 +13,7 @@ from mha import _mha
 from mha.torch import _ops
 
 _ops.library.define(
-    f"attention_weights(Tensor q, Tensor k, Tensor v, Tensor? bias, {_ops.OPTIONS}, bool mean) "
-    "-> (Tensor out, Tensor softmax, Tensor weights)"
+    f"attention_weights({_ops.INPUTS}, {_ops.OPTIONS}, bool mean) -> (Tensor out, Tensor softmax, Tensor weights)"
 )
 
 
@@ -23,55 +22,65 @@ def _memory(q: Tensor, k: Tensor, v: Tensor, mean: bool) -> tuple[Tensor, Tensor
     return _ops.result(q, v), _ops.rows(q), q.new_empty((q.size(0), *heads, q.size(2), k.size(2)))
 
 
-def _forward(q, k, v, bias, causal, scale, dropout, seed, mean):
+def _forward(q, k, v, bias, sinks, causal, scale, softcap, dropout, seed, mean):
     out, softmax, weights = _memory(q, k, v, mean)
     mask, added = _ops.visibility(bias)
-    _mha.forward(q=q, k=k, v=v, out=out, softmax=softmax, weights=weights, mask=mask, bias=added, causal=causal, scale=scale,
-                 dropout=dropout, seed=seed, threads=torch.get_num_threads())  # fmt: skip
+    _mha.forward(q=q, k=k, v=v, out=out, softmax=softmax, weights=weights, mask=mask, bias=added, sinks=sinks, causal=causal,
+                 scale=scale, softcap=softcap, dropout=dropout, seed=seed, threads=torch.get_num_threads())  # fmt: skip
     return out, softmax, weights
 
 
-def _fake(q, k, v, bias, causal, scale, dropout, seed, mean):
-    return _memory(q, k, v, mean)
+def _fake(q, k, v, bias, *rest):
+    return _memory(q, k, v, rest[-1])
 
 
 def _setup(ctx, inputs, output):
-    q, k, v, bias, *ctx.options, ctx.mean = inputs
-    ctx.save_for_backward(q, k, v, bias, *output[:2])
+    *tensors, causal, scale, softcap, dropout, seed, ctx.mean = inputs
+    ctx.options = causal, scale, softcap, dropout, seed
+    ctx.save_for_backward(*tensors, *output[:2])
     ctx.set_materialize_grads(False)
 
 
 def _of_weights(ctx, dweights):
-    """What the weights add to the gradients of q, k and bias, in float32."""
-    q, k, v, bias, _, _ = ctx.saved_tensors
-    causal, scale, dropout, seed = ctx.options
-    heads, scale = q.size(1), q.size(3) ** -0.5 if scale is None else scale
-    p = torch.ops.mha.attention_weights(q, k, v, bias, causal, scale, 0.0, 0, False)[2].float()
+    """What the weights add to the gradients of q, k, bias and sinks, in float32."""
+    q, k, v, bias, sinks, _, _ = ctx.saved_tensors
+    causal, scale, softcap, dropout, seed = ctx.options
+    heads, groups = q.size(1), q.size(1) // k.size(1)
+    scale = q.size(3) ** -0.5 if scale is None else scale
+    p = _run(q, k, v, bias, sinks, causal, scale, softcap, 0.0, 0, False)[2].float()
     dp = (dweights / heads).unsqueeze(1).expand_as(p).float() if ctx.mean else dweights.float()
     if dropout:
-        kept = torch.ops.mha.attention_weights(q, k, v, bias, causal, scale, dropout, seed, False)[2]
+        kept = _run(q, k, v, bias, sinks, causal, scale, softcap, dropout, seed, False)[2]
         dp = torch.where(kept != 0, dp / (1 - dropout), 0)
-    ds = p * (dp - (p * dp).sum(-1, keepdim=True))
-    groups = heads // k.size(1)
-    dq = scale * ds @ k.float().repeat_interleave(groups, 1)
-    dk = scale * (ds.transpose(-1, -2) @ q.float()).unflatten(1, (k.size(1), groups)).sum(2)
-    return dq, dk, ds
+    total = (p * dp).sum(-1, keepdim=True)
+    ds = p * (dp - total)
+    dsinks = None if sinks is None else -((1 - p.sum(-1, keepdim=True)) * total).sum((0, 2, 3))
+    keys, dscores = k.float().repeat_interleave(groups, 1), ds
+    if softcap:
+        dscores = ds * (1 - torch.tanh(scale / softcap * (q.float() @ keys.transpose(-1, -2))).square())
+    dq = scale * dscores @ keys
+    dk = scale * (dscores.transpose(-1, -2) @ q.float()).unflatten(1, (k.size(1), groups)).sum(2)
+    return dq, dk, ds if bias is None else ds.sum_to_size(bias.shape), dsinks
 
 
 def _gradients(ctx, dout, dsoftmax, dweights):
-    q, k, v, bias, out, softmax = ctx.saved_tensors
-    wanted = ctx.needs_input_grad[3] and bias is not None and bias.dtype is not torch.bool
-    dq = dk = dv = dbias = None
+    *inputs, out, softmax = ctx.saved_tensors
+    of_bias, of_sinks = _ops.wanted(ctx, inputs[3])
+    found = [None] * 5
     if dout is not None:
-        dq, dk, dv, dbias = torch.ops.mha.attention_backward(dout, q, k, v, bias, out, softmax, *ctx.options, wanted)
+        found = torch.ops.mha.attention_backward(*inputs, *ctx.options, out, softmax, dout, of_bias, of_sinks)
+    dq, dk, dv, dbias, dsinks = found
     if dweights is not None:
-        more_q, more_k, ds = _of_weights(ctx, dweights)
-        dq = more_q.to(q.dtype) if dq is None else (dq + more_q).to(q.dtype)
-        dk = more_k.to(k.dtype) if dk is None else (dk + more_k).to(k.dtype)
-        if wanted:
-            more = ds.sum_to_size(bias.shape)
-            dbias = more.to(bias.dtype) if dbias is None or dout is None else (dbias + more).to(bias.dtype)
-    return dq, dk, dv, dbias if wanted else None, None, None, None, None, None
+        q, k, _, bias, sinks = inputs
+        more_q, more_k, more_bias, more_sinks = _of_weights(ctx, dweights)
+        dq, dk = _added(dq, more_q, q), _added(dk, more_k, k)
+        dbias = _added(dbias, more_bias, bias) if of_bias else None
+        dsinks = _added(dsinks, more_sinks, sinks) if of_sinks else None
+    return dq, dk, dv, dbias if of_bias else None, dsinks if of_sinks else None, *[None] * 6
+
+
+def _added(gradient: Tensor | None, more: Tensor, like: Tensor) -> Tensor:
+    return (more if gradient is None else gradient + more).to(like.dtype)
 
 
 _ops.library.impl("attention_weights", _forward, "CPU")
@@ -79,7 +88,31 @@ torch.library.register_fake("mha::attention_weights", _fake, lib=_ops.library)
 torch.library.register_autograd("mha::attention_weights", _gradients, setup_context=_setup, lib=_ops.library)
 
 
-def attention_weights(q, k, v, bias, causal, scale, dropout, seed, mean):
-    """(B,H,Tq,E) and the weights after dropout: (B,H,Tq,Tk), or with ``mean`` their mean over heads, (B,Tq,Tk)."""
-    out, _, weights = torch.ops.mha.attention_weights(q, k, v, bias, causal, scale, dropout, seed, mean)
+class Transformed(torch.autograd.Function):
+    """mha::attention_weights under torch.func.grad and its relatives."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*inputs):
+        return torch.ops.mha.attention_weights(*inputs)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.mark_non_differentiable(output[1])
+        _setup(ctx, inputs, output)
+
+    backward = staticmethod(_gradients)
+
+
+def _run(*inputs):
+    return Transformed.apply(*inputs) if _ops.is_transformed() else torch.ops.mha.attention_weights(*inputs)
+
+
+def attention_weights(q, k, v, bias, *rest):
+    """(B,H,Tq,E) and the weights after dropout: (B,H,Tq,Tk), or if the last argument, ``mean``, is true, their mean over heads,
+    (B,Tq,Tk)."""
+    if _ops.watcher is not None and _ops.is_eager(q, k, v, bias):
+        _ops.watcher(q, k, bias, *rest[:-1])
+    out, _, weights = _run(q, k, v, bias, *rest)
     return out, weights

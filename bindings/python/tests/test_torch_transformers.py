@@ -1,0 +1,133 @@
+"""attn_implementation="mha" beside the eager attention of transformers, and statistics of heads while a model runs."""
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+t = pytest.importorskip("transformers")
+import mha  # noqa: E402
+import mha.torch  # noqa: E402
+
+SIZES = {"vocab_size": 99, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+WIDE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, **SIZES}
+SHARED = {"num_key_value_heads": 2, "head_dim": 8, **WIDE}  # two query heads for each key
+LOCAL = {"sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"]}
+PAIR = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+        "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, **SIZES}  # fmt: skip
+FAMILIES = {
+    "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=32, **SIZES)),
+    "gpt_neox": lambda: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**WIDE)),
+    "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**SHARED)),
+    "mistral": lambda: t.MistralForCausalLM(t.MistralConfig(sliding_window=3, **SHARED)),
+    "qwen2": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(use_sliding_window=True, **LOCAL, **SHARED)),
+    "gemma2": lambda: t.Gemma2ForCausalLM(t.Gemma2Config(attn_logit_softcapping=0.3, query_pre_attn_scalar=2, **LOCAL, **SHARED)),
+    "gemma3": lambda: t.Gemma3ForCausalLM(t.Gemma3TextConfig(**LOCAL, **SHARED)),
+    "gpt_oss": lambda: t.GptOssForCausalLM(t.GptOssConfig(num_local_experts=2, num_experts_per_tok=1, **LOCAL, **SHARED)),
+    "bert": lambda: t.BertModel(t.BertConfig(**WIDE)),
+    "modernbert": lambda: t.ModernBertModel(t.ModernBertConfig(local_attention=4, **WIDE)),
+    "bart": lambda: t.BartModel(t.BartConfig(**PAIR)),
+}
+GENERATIVE = [name for name in FAMILIES if name not in ("bert", "modernbert", "bart")]
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    assert mha.torch.register_transformers()
+    torch.manual_seed(5)
+
+
+def pair(name):
+    """The model with eager attention and with mha, with parameters of a size that tells heads and keys apart."""
+    theirs = FAMILIES[name]().eval()
+    for p in theirs.parameters():
+        torch.nn.init.normal_(p, std=0.3)
+    ours = copy.deepcopy(theirs)
+    theirs.set_attn_implementation("eager")
+    ours.set_attn_implementation("mha")
+    return theirs, ours
+
+
+def batch():
+    """Two texts, one of them padded at its end."""
+    mask = (torch.arange(9) < torch.tensor([[9], [6]])).long()
+    return {"input_ids": torch.randint(3, 99, (2, 9)), "attention_mask": mask}
+
+
+def all_weights(output):
+    names = [name for name in output if name.endswith("attentions")]
+    assert names
+    return [(name, weights) for name in names for weights in output[name]]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_results_and_weights(name):
+    theirs, ours = pair(name)
+    given = batch()
+    real = given["attention_mask"].bool()
+    want, got = (model(**given, output_attentions=True, return_dict=True) for model in (theirs, ours))
+    plain = ours(**given)
+    assert (want[0] - got[0])[real].abs().max() < 2e-4 and (plain[0] - got[0])[real].abs().max() < 2e-4
+    assert not any(plain.get(key) for key in plain if key.endswith("attentions"))
+    for (kind, a), (_, b) in zip(all_weights(want), all_weights(got), strict=True):
+        assert a.shape == b.shape and b.dim() == 4
+        assert (a - b).transpose(1, 2)[real].abs().max() < 1e-5, kind
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_gradients(name):
+    theirs, ours = pair(name)
+    given = batch()
+    real = given["attention_mask"].bool()
+    for model in (theirs, ours):
+        out = model(**given)[0][real]
+        (out * torch.linspace(-1, 1, out.numel()).view_as(out)).mean().backward()
+    for (key, a), b in zip(theirs.named_parameters(), ours.parameters(), strict=True):
+        assert (a.grad is None) == (b.grad is None), key
+        if a.grad is not None:
+            assert (a.grad - b.grad).abs().max() <= 1e-5 + 1e-3 * a.grad.abs().max(), key
+
+
+@pytest.mark.parametrize("name", GENERATIVE)
+def test_generation(name):
+    theirs, ours = pair(name)
+    ids = torch.randint(3, 99, (2, 5))
+    left = torch.tensor([[1] * 5, [0, 0, 1, 1, 1]])  # padding in front, as generation wants it
+    options = {"attention_mask": left, "max_new_tokens": 8, "do_sample": False}
+    assert (theirs.generate(ids, **options) == ours.generate(ids, **options)).all()
+
+
+def test_autocast():
+    theirs, ours = pair("gpt_oss")
+    given = batch()
+    want = ours(**given)[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got = ours(**given)[0]
+    assert (got - want).abs().max() < 0.1 * want.abs().max()
+
+
+def test_half():
+    _, ours = pair("gpt_oss")
+    given = batch()
+    want = ours(**given)[0]
+    got = ours.bfloat16()(**given)[0]
+    assert got.dtype == torch.bfloat16 and (got - want).abs().max() < 0.2 * want.abs().max()
+
+
+def test_dropout():
+    _, ours = pair("llama")
+    ours.train()
+    ours.config.attention_dropout = 0.5
+    for layer in ours.model.layers:
+        layer.self_attn.attention_dropout = 0.5
+    weights = ours(**batch(), output_attentions=True).attentions[0]
+    visible = torch.ones(9, 9, dtype=torch.bool).tril()
+    assert 0.3 < (weights[0][:, visible] == 0).float().mean() < 0.7
+
+
+def test_compile():
+    _, ours = pair("llama")
+    given = batch()
+    torch.compiler.reset()
+    compiled = torch.compile(ours, backend="aot_eager")
+    assert (compiled(**given).logits - ours(**given).logits).abs().max() < 1e-4
