@@ -173,54 +173,6 @@ def test_workers_of_a_loader():
         assert (got == one).all()
 
 
-def test_operators():
-    options = (False, None, 0.0, 0)
-    tests = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_static",
-             "test_aot_dispatch_dynamic")  # fmt: skip
-    q, k, v, bias = leaves((1, 2, 3, 4), (1, 2, 5, 4), (1, 2, 5, 6), (3, 5))
-    for mask in (None, bias, torch.rand(3, 5) < 0.5):
-        torch.library.opcheck(torch.ops.mha.attention.default, (q, k, v, mask, *options), test_utils=tests)
-    out, softmax = (x.detach() for x in torch.ops.mha.attention(q, k, v, bias, *options))
-    arguments = (out, q.detach(), k.detach(), v.detach(), bias.detach(), out, softmax, *options, True)
-    torch.library.opcheck(torch.ops.mha.attention_backward.default, arguments, test_utils=("test_schema", "test_faketensor"))
-
-
-def test_operator_has_the_bits_of_eager_calls():
-    one, two = leaves((1, 2, 3, 4)), leaves((1, 2, 3, 4))
-    two[0].data.copy_(one[0])
-    eager = sdpa(one[0], one[0], one[0], is_causal=True)
-    op = torch.ops.mha.attention(two[0], two[0], two[0], None, True, None, 0.0, 0)[0]
-    assert (eager == op).all()
-    eager.sum().backward(), op.sum().backward()
-    assert (one[0].grad == two[0].grad).all()
-
-
-def test_compile_and_export():
-    class Net(torch.nn.Module):
-        def forward(self, q, mask):
-            return sdpa(q * 2, q, q + 1, mask).sum()
-
-    q, mask = torch.randn(2, 2, 5, 8, requires_grad=True), torch.randn(5, 5, requires_grad=True)
-    net = Net()
-    net(q, mask).backward()
-    want = net(q, mask), q.grad.clone(), mask.grad.clone()
-    q.grad = mask.grad = None
-    compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
-    got = compiled(q, mask)
-    got.backward()
-    assert (got - want[0]).abs() < 1e-4 and (q.grad - want[1]).abs().max() < 1e-5
-    assert (mask.grad - want[2]).abs().max() < 1e-5
-    exported = torch.export.export(net, (q, mask))
-    assert any("mha.attention" in str(node.target) for node in exported.graph.nodes)
-    assert (exported.module()(q, mask) - want[0]).abs() < 1e-4
-
-
-def test_functional_transforms():
-    q = torch.randn(2, 2, 5, 8)
-    want = torch.autograd.grad(pytorch(p := q.double().requires_grad_(), p, p).sum(), p)[0]
-    assert (torch.func.grad(lambda x: sdpa(x, x, x).sum())(q) - want).abs().max() < 1e-5
-
-
 def test_use():
     layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
     x = torch.randn(2, 5, 16)
@@ -241,6 +193,22 @@ def test_use():
     assert torch.nn.functional.scaled_dot_product_attention is not pytorch
     used.restore()
     assert torch.nn.functional.scaled_dot_product_attention is pytorch
+
+
+def test_use_reaches_inference():
+    """PyTorch's encoder layers call another function of theirs for inference, unless it is disabled."""
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+    x, calls = torch.randn(2, 5, 16), []
+    original, mha.torch._ops.quick = mha.torch._ops.quick, lambda *a: calls.append(a) or original(*a)
+    try:
+        with torch.no_grad(), mha.torch.use():
+            got = layer(x)
+            assert not torch.backends.mha.get_fastpath_enabled()
+    finally:
+        mha.torch._ops.quick = original
+    assert calls and torch.backends.mha.get_fastpath_enabled()
+    with torch.no_grad():
+        assert (got - layer(x)).abs().max() < 1e-5
 
 
 X = torch.zeros(1, 1, 3, 4)

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from mha.torch import _ops
-from mha.torch._sdpa import lower, seed_of
+from mha.torch._sdpa import FLOATS, lower, seed_of
 from mha.torch._weights import attention_weights
 
 
@@ -26,11 +26,16 @@ def _added(hidden: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros_like(hidden, dtype=dtype).masked_fill(hidden, -torch.inf)
 
 
+class ShapeError(ValueError, AssertionError, RuntimeError):
+    """Shapes that do not fit: a ValueError as elsewhere in mha, and each of the errors that PyTorch's module raises for them."""
+
+
 class MultiheadAttention(torch.nn.MultiheadAttention):
     """``torch.nn.MultiheadAttention``, with attention computed by mha: the same arguments, parameters and state_dict.
 
-    ``need_weights`` costs only the memory of the weights. Differences from PyTorch's module: a row that sees no key is the
-    bias of the output projection, and its weights are zeros, where PyTorch has NaN; nested tensors are refused.
+    ``need_weights`` costs only the memory of the weights. What mha does not compute (float64, nested tensors, tensors on a GPU)
+    is left to PyTorch's own code. A row that sees no key is the bias of the output projection, and its weights are zeros, where
+    PyTorch has NaN. TorchScript cannot compile the module.
 
     >>> import torch, mha.torch
     >>> layer = mha.torch.MultiheadAttention(8, 2, batch_first=True)
@@ -60,6 +65,13 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             attn_mask: (Tq,Tk) or (B*H,Tq,Tk): likewise.
             is_causal: a hint that ``attn_mask``, which must be given, is the causal one.
         """
+        for name, x in (("query", query), ("key", key), ("value", value)):
+            if not isinstance(x, Tensor):
+                raise TypeError(f"{name}: must be a tensor, not {type(x)}")
+        if not self._is_ours(query, key, value):
+            return super().forward(
+                query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
+            )
         self._check(query, key, value, key_padding_mask, attn_mask, is_causal)
         batched = query.dim() == 3
         first = 0 if batched and self.batch_first else 1
@@ -77,25 +89,37 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             return out[0], None if weights is None else weights[0]
         return out.transpose(0, 1) if first else out, weights
 
+    def _is_ours(self, *inputs):
+        """Whether mha computes this; PyTorch's own module takes the rest."""
+        return all(
+            not x.is_nested and x.dtype in FLOATS and (x.device.type == "cpu" or x.is_meta) for x in (*inputs, self.out_proj.weight)
+        )
+
     def _check(self, query, key, value, key_padding_mask, attn_mask, is_causal):
-        for name, x in (("query", query), ("key", key), ("value", value)):
-            if not isinstance(x, Tensor):
-                raise TypeError(f"{name}: must be a tensor, not {type(x)}")
-            if x.is_nested or x.dim() not in (2, 3) or x.dim() != query.dim():
-                raise ValueError(f"{name}: must have 3 axes, or 2 without a batch, as all inputs")
+        try:
+            batched = functional._mha_shape_check(query, key, value, key_padding_mask, attn_mask, self.num_heads)
+        except AssertionError as error:
+            raise ShapeError(str(error)) from None
         if is_causal and attn_mask is None:
             raise RuntimeError("attn_mask: must be given with is_causal, which is a hint about it")
-        time, batch = (1, 0) if self.batch_first else (0, 1)
-        batch, queries, keys = (
-            (1, query.size(0), key.size(0)) if query.dim() == 2 else (query.size(batch), query.size(time), key.size(time))
+        time, first = (1, 0) if self.batch_first and batched else (0, 1)
+        batch, queries, keys = query.size(first) if batched else 1, query.size(time), key.size(time)
+
+        def rows(count, width):
+            """The shape of an input."""
+            return ((batch, count, width) if self.batch_first else (count, batch, width)) if batched else (count, width)
+
+        expected = (
+            ("query", query, rows(queries, self.embed_dim)),
+            ("key", key, rows(keys, self.kdim)),
+            ("value", value, rows(keys, self.vdim)),
+            ("key_padding_mask", key_padding_mask, (batch, keys) if batched else (keys,)),
+            ("attn_mask", attn_mask, (queries, keys), (batch * self.num_heads, queries, keys)),
         )
-        shapes = ((queries, keys), (batch * self.num_heads, queries, keys))
-        if attn_mask is not None and attn_mask.shape not in shapes:
-            raise RuntimeError(f"attn_mask: has shape {tuple(attn_mask.shape)}, must be {shapes[0]} or {shapes[1]}")
-        shape = (batch, keys) if query.dim() == 3 else (keys,)
-        if key_padding_mask is not None and tuple(key_padding_mask.shape) != shape:
-            raise RuntimeError(f"key_padding_mask: has shape {tuple(key_padding_mask.shape)}, must be {shape}")
-        for name, mask in (("attn_mask", attn_mask), ("key_padding_mask", key_padding_mask)):
+        for name, x, *shapes in expected:
+            if x is not None and tuple(x.shape) not in shapes:
+                raise ShapeError(f"{name}: has shape {tuple(x.shape)}, must be {' or '.join(map(str, shapes))}")
+        for name, mask, *_ in expected[3:]:
             if mask is not None and mask.dtype is not torch.bool and not mask.is_floating_point():
                 raise TypeError(f"{name}: is {mask.dtype}, must be bool or floats")
 

@@ -7,7 +7,7 @@ import functools
 import torch
 from torch.nn import functional
 
-from mha.torch._sdpa import _FLOATS, scaled_dot_product_attention
+from mha.torch._sdpa import FLOATS, scaled_dot_product_attention
 
 _pytorch = functional.scaled_dot_product_attention
 
@@ -15,7 +15,7 @@ _pytorch = functional.scaled_dot_product_attention
 @functools.wraps(scaled_dot_product_attention)
 def _chosen(query, key, value, *arguments, **named):
     """mha for what it computes; PyTorch for the rest, such as float64 and tensors on a GPU."""
-    ours = all(type(x) in (torch.Tensor, torch.nn.Parameter) and x.is_cpu and x.dtype in _FLOATS for x in (query, key, value))
+    ours = all(type(x) in (torch.Tensor, torch.nn.Parameter) and x.is_cpu and x.dtype in FLOATS for x in (query, key, value))
     return (scaled_dot_product_attention if ours else _pytorch)(query, key, value, *arguments, **named)
 
 
@@ -24,7 +24,8 @@ class use:
     block, whose end restores what was there before, as :meth:`restore` does.
 
     What mha does not compute (tensors on a GPU, float64, subclasses of tensors) goes to PyTorch as before. Models that hold a
-    reference to PyTorch's function are not reached.
+    reference to PyTorch's function are not reached. PyTorch's encoder layers and attention modules call another function, the
+    "fast path", for inference: it is disabled likewise (``torch.backends.mha``), and with it inputs that are nested tensors.
 
     >>> import torch, mha.torch
     >>> layer = torch.nn.MultiheadAttention(8, 2)
@@ -37,10 +38,13 @@ class use:
 
     def __init__(self) -> None:
         self._before = functional.scaled_dot_product_attention
+        self._fast_path = torch.backends.mha.get_fastpath_enabled()
         functional.scaled_dot_product_attention = _chosen
+        torch.backends.mha.set_fastpath_enabled(False)
 
     def restore(self) -> None:
         functional.scaled_dot_product_attention = self._before
+        torch.backends.mha.set_fastpath_enabled(self._fast_path)
 
     def __enter__(self) -> use:
         return self
