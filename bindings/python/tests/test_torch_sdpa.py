@@ -39,7 +39,7 @@ def compare(inputs, mask=None, tolerance=2e-6, **options):
             assert x.grad.dtype == x.dtype and (x.grad - y.grad).abs().max() < 2 * tolerance
 
 
-@pytest.mark.parametrize("name", ["mha.torch", "mha.torch._sdpa", "mha.torch._use"])
+@pytest.mark.parametrize("name", ["mha.torch", "mha.torch._sdpa", "mha.torch._statistics", "mha.torch._use"])
 def test_doctests(name):
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 

@@ -131,3 +131,86 @@ def test_compile():
     torch.compiler.reset()
     compiled = torch.compile(ours, backend="aot_eager")
     assert (compiled(**given).logits - ours(**given).logits).abs().max() < 1e-4
+
+
+# ---- statistics
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2", "gpt_oss", "bart"])
+def test_statistics_of_a_model(name):
+    """They are those of the weights that the model returns."""
+    _, ours = pair(name)
+    given = batch()
+    weights = [x.detach() for _, x in all_weights(ours(**given, output_attentions=True, return_dict=True))]
+    with mha.torch.statistics(ours, top=1) as heads:
+        ours(**given)
+    assert len(heads) == len(heads.calls) == len(weights)
+    modules = dict(ours.named_modules())
+    for key, found in heads.items():
+        assert "Attention" in type(modules[key]).__name__
+        fits = [p for p in weights if (found.received - p.sum(2)).abs().max() < 1e-5]
+        assert len(fits) == 1, key
+        assert (found.entropy + torch.special.xlogy(fits[0], fits[0]).sum(-1)).abs().max() < 1e-5
+        largest, keys = fits[0].max(-1)
+        assert (found.largest - largest).abs().max() < 1e-6
+        assert (found.top_keys[..., 0] == torch.where(largest > 0, keys, -1)).all()
+
+
+def test_statistics_of_each_step():
+    _, ours = pair("llama")
+    with mha.torch.statistics(ours, ("entropy",)) as heads:
+        ours.generate(torch.randint(3, 99, (1, 5)), max_new_tokens=3, min_new_tokens=3, do_sample=False)
+    assert [name for name, _ in heads.calls] == ["model.layers.0.self_attn", "model.layers.1.self_attn"] * 3
+    assert [s.entropy.shape[2] for _, s in heads.calls] == [5, 5, 1, 1, 1, 1]
+    assert heads.calls[0][1].effective is None and heads.mean("entropy").shape == (2, 4)
+
+
+def test_statistics_change_nothing():
+    _, ours = pair("gpt2")
+    given = batch()
+    want = ours(**given)[0]
+    want.sum().backward()
+    gradients = [p.grad.clone() for p in ours.parameters()]
+    ours.zero_grad()
+    hooks = [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in ours.modules()]
+    with mha.torch.statistics(ours) as heads:
+        got = ours(**given)[0]
+        got.sum().backward()
+    assert len(heads) == 2 and (want == got).all()
+    assert all((a == p.grad).all() for a, p in zip(gradients, ours.parameters()))
+    assert hooks == [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in ours.modules()]
+    ours(**given)
+    assert len(heads.calls) == 2  # none after the block
+
+
+def test_statistics_of_modules_and_functions():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one = mha.torch.MultiheadAttention(16, 4, batch_first=True)
+            self.two = torch.nn.MultiheadAttention(16, 4, batch_first=True)
+
+        def forward(self, x):
+            x = self.one(x, x, x)[0]
+            x = self.two(x, x, x, need_weights=False)[0]
+            q = x[:, None]
+            return mha.torch.scaled_dot_product_attention(q, q, q, is_causal=True)
+
+    net, x = Net(), torch.randn(2, 5, 16)
+    with mha.torch.use(), mha.torch.statistics(net, heatmap=(2, 2)) as heads:
+        net(x)
+    assert list(heads) == ["one", "two", ""] and heads["two"].heatmap.shape == (2, 4, 2, 2)
+    assert (heads[""].effective[0, 0, 0] - 1).abs() < 1e-6  # the first row of causal attention sees itself
+    net(x)
+    assert len(heads.calls) == 3
+
+
+def test_statistics_that_are_refused():
+    model = torch.nn.Linear(1, 1)
+    with pytest.raises(TypeError, match="^model: "):
+        mha.torch.statistics(None)
+    with mha.torch.statistics(model), pytest.raises(RuntimeError, match="another"), mha.torch.statistics(model):
+        pass
+    with pytest.raises(ZeroDivisionError), mha.torch.statistics(model):
+        1 / 0
+    assert mha.torch._ops.watcher is None

@@ -16,6 +16,7 @@ import sys
 
 from mha.torch._module import MultiheadAttention
 from mha.torch._sdpa import scaled_dot_product_attention
+from mha.torch._statistics import statistics
 from mha.torch._transformers import register as register_transformers
 from mha.torch._use import use
 from mha.torch import _vmap  # noqa: F401 (it registers rules)
@@ -23,4 +24,4 @@ from mha.torch import _vmap  # noqa: F401 (it registers rules)
 if "transformers" in sys.modules:
     register_transformers()
 
-__all__ = ["MultiheadAttention", "register_transformers", "scaled_dot_product_attention", "use"]
+__all__ = ["MultiheadAttention", "register_transformers", "scaled_dot_product_attention", "statistics", "use"]
