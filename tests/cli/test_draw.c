@@ -198,7 +198,7 @@ static const char *drawing(const small_vit *v, const term *t)
     bool made = heads_view_make(&view, v->ctx, model, pixels, error, sizeof error);
     mha_model_free(model);
     if (!expect(made, "%s", error)) return "";
-    heads_drawing d = {"a digit", pixels, 28, 28, &view, 4};
+    heads_drawing d = {.name = "a digit", .image = pixels, .rows = 28, .columns = 28, .view = &view, .label = 4};
     fflush(stdout);
     int kept = dup(STDOUT_FILENO);
     if (!expect(kept >= 0 && freopen("drawn", "w", stdout), "no file")) return "";

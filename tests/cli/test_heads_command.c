@@ -230,14 +230,17 @@ static void expect_png(const char *path)
 {
     char error[300] = "";
     nn_image picture;
-    bool dark = false, bright = false;
+    bool dark = false, bright = false, white = true;
     if (!expect(nn_image_open(&picture, path, error, sizeof error), "%s", error)) return;
     expect(picture.rows > 200 && picture.columns > 400, "%d x %d", (int)picture.columns, (int)picture.rows);
-    expect(nn_image_border(&picture) == 255, "the border is %g", nn_image_border(&picture));
     for (int64_t n = 0; n < picture.rows * picture.columns; n++) {
         dark = dark || (picture.pixels[n] > 20 && picture.pixels[n] < 34);
         bright = bright || (picture.pixels[n] > 225 && picture.pixels[n] < 250);
+        int64_t row = n / picture.columns, column = n % picture.columns;
+        bool border = row == 0 || row == picture.rows - 1 || column == 0 || column == picture.columns - 1;
+        white = white && (!border || picture.pixels[n] == 255);
     }
+    expect(white, "the border is not white");
     expect(dark && bright, "the scale is not there");
     nn_image_free(&picture);
 }
