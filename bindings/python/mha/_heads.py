@@ -193,7 +193,7 @@ class Heads(list):
             numbers = (getattr(head, name) for name in columns)
             rows.append([escape(place), _html.image(self.map(n), 40, place), escape(head.words), *map(_number, numbers)])
         note = f"the first {_SHOWN} of {len(self)} heads" if len(self) > _SHOWN else ""
-        return _html.table("mha-heads", ["head", "mean map", "attends to", *columns], rows, note)
+        return _html.table("mha-heads", ["head", "mean map", "attends to", *columns], rows, note, words=(0, 2))
 
 
 def _number(x: float) -> str:

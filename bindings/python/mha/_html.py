@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import struct
 import zlib
 from html import escape
@@ -18,7 +19,7 @@ _PALETTE = np.stack([np.interp(np.arange(256), _AT, _STOPS[:, n]) for n in range
 _STYLE = (
     "<style>.mha-maps td,.mha-maps th,.mha-heads td,.mha-heads th{padding:2px 8px;text-align:right;white-space:pre}"
     ".mha-maps img,.mha-heads img{image-rendering:pixelated;border:1px solid #8888;background:#fff;vertical-align:middle}"
-    ".mha-heads td.words,.mha-maps td.words{text-align:left}"
+    ".mha-heads td.words,.mha-maps td.words,.mha-heads th.words{text-align:left}"
     ".mha-map{border-collapse:collapse}.mha-map td{padding:0;min-width:16px;height:16px}"
     ".mha-map th{font-weight:normal;white-space:pre;padding:0 4px;text-align:right}"
     ".mha-map thead th{writing-mode:vertical-rl;text-align:left;padding:4px 0}</style>"
@@ -51,8 +52,8 @@ def pooled(weights: np.ndarray, most: int) -> np.ndarray:
 
 
 def image(weights: np.ndarray, pixels: int, title: str = "") -> str:
-    """An <img> of a map, ``pixels`` wide or high, whichever is more."""
-    small = pooled(weights, 2 * pixels)
+    """An <img> of a map, ``pixels`` wide or high, whichever is more. Roots, so that small weights are seen beside large ones."""
+    small = np.sqrt(pooled(weights, 2 * pixels).clip(0))
     scale = pixels / max(small.shape[0], small.shape[1], 1)
     width, height = (max(round(n * scale), 1) for n in (small.shape[1], small.shape[0]))
     data = base64.b64encode(png(small)).decode()
@@ -79,10 +80,15 @@ def cells(weights: np.ndarray, queries: Sequence[str], keys: Sequence[str]) -> s
     )
 
 
-def table(kind: str, heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """A table of cells that are HTML already."""
-    head = "".join(f"<th>{escape(one)}</th>" for one in heads)
-    body = "".join("<tr>" + "".join(f"<td{' class=words' if n == 0 else ''}>{cell}</td>" for n, cell in enumerate(row)) + "</tr>"
-                   for row in rows)  # fmt: skip
+def table(
+    kind: str, heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "", words: tuple[int, ...] = (0,)
+) -> str:
+    """A table of cells that are HTML already; the columns ``words`` are text."""
+
+    def line(tag: str, row: Iterable[str]) -> str:
+        kinds = (' class="words"' if n in words else "" for n in itertools.count())
+        return "<tr>" + "".join(f"<{tag}{kind}>{cell}</{tag}>" for kind, cell in zip(kinds, row)) + "</tr>"
+
+    head, body = line("th", map(escape, heads)), "".join(line("td", row) for row in rows)
     note = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f'{_STYLE}<table class="{kind}">{note}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f'{_STYLE}<table class="{kind}">{note}<thead>{head}</thead><tbody>{body}</tbody></table>'

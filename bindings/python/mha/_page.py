@@ -32,7 +32,7 @@ class Page:
     def _repr_html_(self) -> str:
         # The page is a document of its own; without same-origin rights its scripts cannot reach the notebook.
         return (
-            f'<iframe srcdoc="{escape(self.html)}" sandbox="allow-scripts" loading="lazy" '
+            f'<iframe srcdoc="{escape(self.html)}" sandbox="allow-scripts allow-downloads" '
             f'style="width:100%;height:{int(self.height)}px;border:1px solid #8888;border-radius:4px"></iframe>'
         )
 

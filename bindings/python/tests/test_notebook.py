@@ -2,6 +2,7 @@
 
 import base64
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -23,7 +24,7 @@ class Checker(HTMLParser):
 
     def __init__(self, html):
         super().__init__()
-        self.open, self.tags, self.frames = [], [], []
+        self.open, self.tags = [], []
         self.feed(html)
         self.close()
         assert not self.open
@@ -92,7 +93,7 @@ def test_page_of_a_model(vit, tmp_path):
     assert re.search(r'"kind": *"', page.html) and "model.safetensors" in page.html
     shown = Checker(page._repr_html_())
     (tag, frame), = shown.tags
-    assert tag == "iframe" and frame["srcdoc"] == page.html and frame["sandbox"] == "allow-scripts" and "760px" in frame["style"]
+    assert tag == "iframe" and frame["srcdoc"] == page.html and frame["sandbox"] == "allow-scripts allow-downloads" and "760px" in frame["style"]
     page.save(tmp_path / "copy.html")
     assert (tmp_path / "copy.html").read_bytes() == (tmp_path / "page.html").read_bytes()
     with pytest.raises(ValueError, match="nowhere"):
@@ -125,3 +126,25 @@ def test_command(monkeypatch, vit):
     monkeypatch.setattr(_command, "PATH", "/nowhere/mha")
     with pytest.raises(RuntimeError, match="^view: .*without the mha command"):
         vit.view(data="synthetic")
+
+
+def test_browser(vit, tmp_path):
+    """A notebook with all of them, in a browser: the page in its frame has drawn itself."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not browser:
+        pytest.skip("no chromium")
+    pillow = pytest.importorskip("PIL.Image")
+    found = vit.attention(mha.Data("synthetic:60").examples()[0][0])
+    shown = [vit.view(data="synthetic"), mha.HeadMap(np.eye(4), list("abcd")), found, vit.heads("synthetic:60", images=10)]
+    parts = "<hr>".join(one._repr_html_() for one in shown)
+    (tmp_path / "notebook.html").write_text(f"<!doctype html><meta charset=utf-8><body style='margin:8px'>{parts}")
+    shot = tmp_path / "shot.png"
+    for budget in (5000, 30000):
+        subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=900,1600",
+                        f"--virtual-time-budget={budget}", f"--user-data-dir={tmp_path}/profile", f"--screenshot={shot}",
+                        (tmp_path / "notebook.html").as_uri()], capture_output=True, timeout=120, check=True)  # fmt: skip
+        pixels = np.asarray(pillow.open(shot).convert("RGB"))
+        colours = [len(np.unique(part.reshape(-1, 3), axis=0)) for part in (pixels[20:700, 20:800], pixels[800:])]
+        if min(colours) > 30:
+            break
+    assert min(colours) > 30  # an empty frame has one
