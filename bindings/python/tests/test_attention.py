@@ -1,9 +1,5 @@
 """mha.attention and its relatives beside the formula in float64, on NumPy arrays."""
 
-import doctest
-import importlib
-import pathlib
-import tomllib
 
 import numpy as np
 import pytest
@@ -22,19 +18,6 @@ def qkv(normal):
 def near(got, want, tolerance=2e-6):
     assert got.shape == want.shape
     np.testing.assert_allclose(np.asarray(got, np.float64), want, rtol=0, atol=tolerance)
-
-
-@pytest.mark.parametrize("name", ["mha", "mha._attention", "mha._stats", "mha._threads"])
-def test_doctests(name):
-    assert doctest.testmod(importlib.import_module(name)).failed == 0
-
-
-def test_recipes_and_version():
-    here = pathlib.Path(__file__).parent
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    assert torch and doctest.testfile(str(here.parent / "README.md"), module_relative=False).failed == 0
-    assert tomllib.loads((here.parents[2] / "pyproject.toml").read_text())["project"]["version"] == mha.__version__
 
 
 def test_plain(qkv):
