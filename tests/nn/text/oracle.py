@@ -98,6 +98,7 @@ def pattern(rng, empty=True):
 def one_normalizer(rng):
     return rng.choice([
         normalizers.NFC, normalizers.NFD, normalizers.NFKC, normalizers.NFKD, normalizers.Lowercase, normalizers.StripAccents, normalizers.Nmt,
+        normalizers.ByteLevel,
         lambda: normalizers.Strip(rng.random() < 0.5, rng.random() < 0.5),
         lambda: normalizers.Replace(pattern(rng, False), rng.choice(["", " ", "\u2581", "zz", "\u00e9"])),
         lambda: normalizers.Prepend(rng.choice(["\u2581", "x", "ab"])),
@@ -120,9 +121,10 @@ def one_splitter(rng):
 def one_decoder(rng):
     return rng.choice([
         decoders.ByteLevel, decoders.ByteFallback, decoders.Fuse,
-        lambda: decoders.Metaspace("\u2581", rng.choice(["always", "first", "never"])),
-        lambda: decoders.WordPiece("##", rng.random() < 0.5), lambda: decoders.Replace(pattern(rng), rng.choice(["", " ", "x"])),
-        lambda: decoders.Strip(rng.choice(" a\u2581"), rng.randint(0, 2), 0), lambda: decoders.BPEDecoder(rng.choice(["</w>", "e"])),
+        lambda: decoders.Metaspace(rng.choice("\u2581_"), rng.choice(["always", "first", "never"])),
+        lambda: decoders.WordPiece(rng.choice(["##", "", "_"]), rng.random() < 0.5), lambda: decoders.Replace(pattern(rng), rng.choice(["", " ", "x"])),
+        lambda: decoders.CTC(rng.choice(["<unk>", "<s>", "e"]), rng.choice(["\u2581", "|", "the"]), rng.random() < 0.5),
+        lambda: decoders.Strip(rng.choice(" a\u2581"), rng.randint(0, 2), rng.randint(0, 2)), lambda: decoders.BPEDecoder(rng.choice(["</w>", "e"])),
     ])()
 
 
@@ -130,7 +132,10 @@ def several(rng, one, make, most):
     n = rng.randint(0, most)
     if n == 0:
         return None
-    return one(rng) if n == 1 and rng.random() < 0.5 else make([one(rng) for _ in range(n)])
+    if n == 1 and rng.random() < 0.5:
+        return one(rng)
+    parts = [one(rng) for _ in range(n)]
+    return make([make(parts[:1]), make(parts[1:])] if n > 1 and rng.random() < 0.2 else parts)
 
 
 def token_of(rng, tokenizer):
@@ -143,9 +148,10 @@ def processor(rng, tokenizer):
     trim = lambda: processors.ByteLevel(rng.random() < 0.5, rng.random() < 0.5, True)  # noqa: E731
     if ":" in a[0] + b[0] or "$" in a[0] + b[0] or " " in a[0] + b[0]:
         return trim()
+    c = dict(id="two", ids=[a[1], b[1]], tokens=[a[0], b[0]])  # a special token of two
     template = lambda: processors.TemplateProcessing(  # noqa: E731
-        single=rng.choice([["$A"], [a[0], "$A"], ["$A", b[0]], [a[0], "$A:1", b[0] + ":2"]]),
-        pair=rng.choice([["$A", "$B:1"], [a[0], "$A", b[0], "$B:1", b[0] + ":1"], ["$B", "$A:1"]]), special_tokens=[a, b])
+        single=rng.choice([["$A"], [a[0], "$A"], ["$A", b[0]], [a[0], "$A:1", b[0] + ":2"], ["two", "$0", "two:1"], [a[0]]]),
+        pair=rng.choice([["$A", "$B:1"], [a[0], "$A", b[0], "$B:1", b[0] + ":1"], ["$B", "$A:1"], ["two", "$0", "$B:3"]]), special_tokens=[a, b, c])
     return rng.choice([
         trim, template, lambda: processors.BertProcessing(a, b),
         lambda: processors.RobertaProcessing(a, b, rng.random() < 0.5, rng.random() < 0.5), lambda: processors.Sequence([trim(), template()]),
@@ -185,9 +191,11 @@ def unigram(rng):
 
 
 def wordpiece(rng):
-    t = Tokenizer(models.WordPiece(unk_token="<unk>", max_input_chars_per_word=rng.choice([5, 20, 100])))
+    prefix = rng.choice(["##", "##", "_", "@@"])
+    t = Tokenizer(models.WordPiece(unk_token="<unk>", max_input_chars_per_word=rng.choice([5, 20, 100]), continuing_subword_prefix=prefix))
     t.pre_tokenizer = rng.choice([pre_tokenizers.BertPreTokenizer(), pre_tokenizers.Whitespace()])
-    t.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=rng.choice([300, 600]), special_tokens=["<unk>", "<s>"], show_progress=False))
+    t.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=rng.choice([300, 600]), special_tokens=["<unk>", "<s>"], show_progress=False,
+                                                                  continuing_subword_prefix=prefix))
     return t, False
 
 
@@ -218,7 +226,48 @@ def build(rng):
         raise ValueError("added tokens that are not told apart")
     t.post_processor = processor(rng, t)
     t.decoder = several(rng, one_decoder, decoders.Sequence, 3)
-    return Tokenizer.from_str(t.to_str())  # as it is read from the file
+    return respell(rng, t.to_str())
+
+
+# Fields that may be absent, with what the library takes then.
+ABSENT = dict(dropout=None, byte_fallback=False, ignore_merges=False, fuse_unk=False, continuing_subword_prefix=None, end_of_word_suffix=None)
+
+
+def respell(rng, text):
+    """The text of a file as older versions of the library or other programs write it, and the tokenizer that the library reads."""
+    spec = json.loads(text)
+    model = spec["model"]
+    if rng.random() < 0.3 and model["type"] == "BPE":
+        for key in [k for k, v in ABSENT.items() if k in model and model[k] == v and rng.random() < 0.5]:
+            del model[key]
+        if not any(" " in part for merge in model["merges"] for part in merge):
+            model["merges"] = [" ".join(merge) for merge in model["merges"]]
+    if rng.random() < 0.2 and model["type"] == "Unigram" and not model.get("byte_fallback"):
+        model["unk_id"] = None
+        model.pop("byte_fallback", None)
+    if rng.random() < 0.2 and model["type"] == "BPE":
+        model["dropout"] = 0.0
+
+    def older(part):
+        if isinstance(part, dict) and part.get("type") == "Metaspace" and part["prepend_scheme"] != "first" and rng.random() < 0.5:
+            part["add_prefix_space"] = part["prepend_scheme"] == "always"
+            if rng.random() < 0.5:
+                del part["prepend_scheme"]
+                part.pop("split", None)
+                part["str_rep"] = part["replacement"]
+        for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+            older(value)
+
+    older([spec["pre_tokenizer"], spec["decoder"]])
+    ascii_only = rng.random() < 0.5
+    for _ in range(4):
+        text = json.dumps(spec, ensure_ascii=ascii_only)
+        t = Tokenizer.from_str(text)
+        read = json.loads(t.to_str())["model"]["vocab"]
+        if read == model["vocab"]:
+            return t, text
+        model["vocab"] = read  # the library reads some scores wrong by a unit of rounding, which decides between equal paths
+    raise ValueError("scores that change whenever they are read")
 
 
 # ---- SentencePiece -----------------------------------------------------------------------------------------------------
@@ -356,7 +405,7 @@ def main():
             break
         rng = random.Random(seed * 1000003 + number)
         try:
-            t = build(rng)
+            t, text = build(rng)
             t.encode("a b")
         except BaseException as error:  # combinations that the library refuses
             if isinstance(error, KeyboardInterrupt):
@@ -364,7 +413,8 @@ def main():
             continue
         here = os.path.join(folder, f"{made:04d}")
         os.mkdir(here)
-        t.save(os.path.join(here, "tokenizer.json"))
+        with open(os.path.join(here, "tokenizer.json"), "w", encoding="utf-8") as out:
+            out.write(text)
         save(here, cases_of(rng, t, 40))
         made += 1
     rng = random.Random(seed)
