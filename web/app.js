@@ -28,97 +28,53 @@ function themeButton(store) {
   return button;
 }
 
-/* ---- The head of the page ---------------------------------------------------------------------------------------- */
-
-/* [3, 3] gives "3 heads each", [3] gives "3 heads", [4, 2] (a pruned model) gives "heads by block: 4, 2". */
-function countsInWords(counts, name) {
-  const same = counts.every((count) => count === counts[0]);
-  if (counts.length === 1) return plural(counts[0], name);
-  return same ? `${plural(counts[0], name)} each` : `${name}s by block: ${counts.join(', ')}`;
-}
-
-function modelFacts(data, model) {
-  const c = model.config, parameters = data.parameters.parts
-    .reduce((sum, part) => sum + part.shape.reduce((product, size) => product * size, 1), 0);
-  const facts = ['Vision Transformer', plural(c.depth, 'block'), countsInWords(c.heads, 'head'),
-    `width ${c.width}`, `${plural(model.patches, 'patch', 'patches')} of ${c.patch} × ${c.patch}`,
-    model.first ? 'class token' : 'mean of the patches', `${parameters.toLocaleString('en')} parameters`];
-  if (c.kv_heads.some((count, b) => count !== c.heads[b])) {
-    facts.splice(3, 0, countsInWords(c.kv_heads, 'key/value head'));
-  }
-  return facts;
-}
-
-function pageHead(data, store, facts, panels) {
-  const links = panels.map((panel) => element('a', {href: '#' + panel.id}, panel.title));
-  document.getElementById('top').append(
-    element('div', {class: 'title-row'}, element('h1', null, data.title), themeButton(store)),
-    element('ul', {class: 'facts'}, facts.map((fact) => element('li', null, fact))),
-    panels.length > 1 ? element('nav', {'aria-label': 'Panels'}, links) : '');
-}
-
-/* ---- Choice of image --------------------------------------------------------------------------------------------- */
-
-function createImagePicker(store, model, data) {
-  const {rows, columns} = model.config;
-  const items = data.images.map((image, n) => {
-    const canvas = element('canvas', {class: 'map', 'aria-hidden': true});
-    const answer = bestOf(image.logits), labelled = image.label !== null && image.label !== undefined;
-    const wrong = labelled && answer !== image.label;
-    const input = element('input', {type: 'radio', name: 'image', value: n, checked: n === store.get().image,
-      onchange: () => store.set({image: n}),
-      'aria-label': `${image.name}: ${labelled ? `label ${image.label}, ` : ''}predicted ${answer}`});
-    const words = wrong ? `${answer} ≠ ${image.label}` : `reads ${answer}`;
-    return {input, canvas, bytes: image.bytes, node: element('label', {class: 'thumb' + (wrong ? ' wrong' : ''),
-      title: image.name}, input, canvas, element('span', null, words),
-    element('span', {class: 'thumb-name'}, image.name.replace(/^test image/, 'image')))};
-  });
-  const draw = () => items.forEach(({canvas, bytes}) => drawPicture(canvas, bytes, rows, columns));
-  store.on('theme', draw);
-  const chosen = element('b', {id: 'image-name'}, data.images[store.get().image].name);
-  store.on('image', (state) => {
-    items[state.image].input.checked = true;
-    chosen.textContent = data.images[state.image].name;
-  });
-  draw();
-  return element('fieldset', {class: 'images', id: 'images'}, element('legend', null, 'Image: ', chosen),
-    element('div', {class: 'thumbs'}, items.map((item) => item.node)));
-}
-
 /* ---- A Vision Transformer ---------------------------------------------------------------------------------------- */
 
+/* The panels, in the order of the page: create(store, model, data), and the condition for those that need more data. */
+const vitPanels = [
+  {create: createStepsPanel},
+  {create: createLookPanel},
+  {create: createGridPanel},
+  {create: createRolloutPanel},
+  {create: createGatesPanel},
+  {create: createContributionPanel, needs: (data) => data.images.every((image) => image.contributions)},
+];
+
+/* The first state of the page: block 1, whose tokens are still patches, and a patch with ink as the query. */
+function firstVitState(data, model) {
+  return {image: 0, drawing: 0, gates: openGates(model), block: 0, head: 0, token: inkToken(model, data.images[0].bytes), key: null, step: 0,
+    scale: 'linear', range: 'fixed', sort: 'place', contribution: 'predicted', survey: data.survey, theme: document.documentElement.dataset.theme};
+}
+
 function startVit(data) {
-  const model = loadModel(data), baselines = new Map();
+  const model = loadModel(data), baselines = new WeakMap();
   for (const image of data.images) {
     image.bytes = decodeBase64(image.pixels);
     image.outline = outlinePath(image.bytes, model.config.rows, model.config.columns);
   }
-  const baselineOf = (n) => {
-    if (!baselines.has(n)) baselines.set(n, runModel(model, data.images[n].bytes, openGates(model)));
-    return baselines.get(n);
+  const baselineOf = (image) => {
+    if (!baselines.has(image)) baselines.set(image, runModel(model, image.bytes, openGates(model)));
+    return baselines.get(image);
   };
-  const compute = ({image, gates}) => ({
-    baseline: baselineOf(image),
-    result: countOff(gates) ? runModel(model, data.images[image].bytes, gates) : {...baselineOf(image)},
-  });
-  const first = {image: 0, gates: openGates(model)};
-  const store = createStore({...first, ...compute(first), block: model.blocks.length - 1, head: 0,
-    token: model.first ? 0 : middleToken(model), scale: 'linear', range: 'fixed', sort: 'place',
-    contribution: 'predicted', survey: data.survey, theme: document.documentElement.dataset.theme});
-  store.on(['image', 'gates'], (state) => store.set(compute(state)));
+  const compute = ({image, gates}) => {
+    const baseline = baselineOf(data.images[image]);
+    return {baseline, result: countOff(gates) ? runModel(model, data.images[image].bytes, gates) : {...baseline}};
+  };
+  const first = firstVitState(data, model), store = createStore({...first, ...compute(first)});
+  store.on(['image', 'drawing', 'gates'], (state) => store.set(compute(state)));
   document.addEventListener('keydown', (event) => {
-    const busy = event.ctrlKey || event.metaKey || event.altKey || event.target.closest('select, input[type=text]');
+    const busy = event.ctrlKey || event.metaKey || event.altKey || event.target.closest('select, input[type=text], textarea');
     if (event.key.toLowerCase() === 'c' && model.first && !busy) chooseToken(store, model, 0);
   });
 
-  const panels = [createLookPanel, createGridPanel, createRolloutPanel, createStepsPanel, createGatesPanel,
-    ...(data.images.every((image) => image.contributions) ? [createContributionPanel] : [])]
-    .map((create) => create(store, model, data));
-  pageHead(data, store, modelFacts(data, model), panels);
-  document.getElementById('main').append(createImagePicker(store, model, data));
+  const panels = vitPanels.filter(({needs}) => !needs || needs(data)).map(({create}) => create(store, model, data));
+  const view = {data, store, stores: [store], model, panels};
+  const lead = 'The whole model runs in this page. Step through its attention, see what every head looks at, and switch heads off.';
+  pageHead(data, modelFacts(data, model), panels, lead, [...shareButtons(view), themeButton(store)]);
+  document.getElementById('main').append(createImageBar(store, model, data));
   placePanels(panels);
   if (!data.survey) startSurvey(store, model, data);
-  return {data, store, model, panels};
+  return view;
 }
 
 /* ---- Weights from a file ----------------------------------------------------------------------------------------- */
@@ -127,10 +83,11 @@ function startAttention(data) {
   const store = createStore({block: 0, head: 0, token: 0, scale: 'linear', range: 'fixed',
     theme: document.documentElement.dataset.theme});
   const panels = [createAttentionPanel(store, data)];
-  const facts = ['Attention weights', ...countsOf(data), sizesInWords(data)];
-  pageHead(data, store, facts, panels);
+  const view = {data, store, stores: [store], model: null, panels};
+  const lead = 'Every head as a map of weights: which tokens (keys) each token (query) attends to.';
+  pageHead(data, ['Attention weights', ...countsOf(data), sizesInWords(data)], panels, lead, [...shareButtons(view), themeButton(store)]);
   placePanels(panels);
-  return {data, store, model: null, panels};
+  return view;
 }
 
 /* ---- A text model ------------------------------------------------------------------------------------------------ */
@@ -160,10 +117,14 @@ function startText(data) {
     ...data.sets.filter((set) => set.title !== 'Cross-attention').flatMap((set) => (pair
       ? [`${set.title.toLowerCase()}: ${[...countsOf(set), countTokens(set)].join(', ')}`]
       : [...countsOf(set), countTokens(set)]))];
-  pageHead(data, stores[0], facts, panels);
+  const view = {data, store: stores[0], stores, model: null, panels};
+  const lead = 'Select a token and see which other tokens each head attends to, as a map, as lines and as shaded text.';
+  pageHead(data, facts, panels, lead, [...shareButtons(view), themeButton(stores[0])]);
   placePanels(panels);
-  return {data, store: stores[0], stores, model: null, panels};
+  return view;
 }
+
+/* ---- The page ---------------------------------------------------------------------------------------------------- */
 
 function placePanels(panels) {
   for (const panel of panels) {
@@ -174,11 +135,13 @@ function placePanels(panels) {
 }
 
 function startPage() {
+  rememberPage();
   applyTheme(preferredTheme());
   const data = JSON.parse(document.getElementById('mha-data').textContent);
   const kinds = {vit: startVit, attention: startAttention, text: startText};
-  window.mhaView = kinds[data.kind](data);
-  const {store} = window.mhaView;
+  const view = kinds[data.kind](data), {store} = view;
+  startSharing(view);
+  window.mhaView = view;
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
     applyTheme(preferredTheme());
     store.set({theme: preferredTheme()});

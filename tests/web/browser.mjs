@@ -12,25 +12,27 @@ export async function startBrowser(executablePath) {
 }
 
 /* {page, problems, requests, close()}: problems are errors and warnings of the console; requests those that left the
- * page. options: width, height, dark, still (less motion), touch, before (a function that runs in the page first). */
+ * page. `path`: a file or an address. options: width, height, dark, still (less motion), touch, before (a function that runs
+ * in the page first), allow (permissions). */
 export async function openPage(browser, path, options = {}) {
-  const {width = 1200, height = 900, dark = false, still = false, touch = false, before = null} = options;
+  const {width = 1200, height = 900, dark = false, still = false, touch = false, before = null, allow = []} = options;
   const context = await browser.newContext({
     viewport: {width, height},
     colorScheme: dark ? 'dark' : 'light',
     reducedMotion: still ? 'reduce' : 'no-preference',
     hasTouch: touch,
     acceptDownloads: true,
+    permissions: allow,
   });
   if (before) await context.addInitScript(before);
-  const page = await context.newPage(), problems = [], requests = [], address = pathToFileURL(path).href;
+  const page = await context.newPage(), problems = [], requests = [], address = /^http/.test(path) ? path : pathToFileURL(path).href;
   page.setDefaultTimeout(15000);
   page.on('console', (message) => {
     if (['error', 'warning'].includes(message.type())) problems.push(message.text());
   });
   page.on('pageerror', (error) => problems.push(error.message));
   page.on('request', (request) => {
-    if (request.url() !== address && !/^(data|blob):/.test(request.url())) requests.push(request.url());
+    if (request.url().split('#')[0] !== address && !/^(data|blob):/.test(request.url())) requests.push(request.url());
   });
   await page.goto(address);
   await page.waitForFunction(() => window.mhaView);

@@ -1,13 +1,17 @@
 /* A test program: named cases, expectations that say what they saw, and a closing line, as tests/support/harness.h has them.
  *
  *     await test('rows sum to one', async () => { expect(Math.abs(sum - 1) < 1e-6, `the sum is ${sum}`); });
- *     finish(); */
+ *     finish();
+ *
+ * Tests may run at the same time: each has its own list of failures. */
+import {AsyncLocalStorage} from 'node:async_hooks';
 
-let passed = 0, failed = 0, failures = [];
+const running = new AsyncLocalStorage();
+let passed = 0, failed = 0;
 
 /* Notes a failure and goes on. Returns whether the condition held. */
 export function expect(held, text) {
-  if (!held) failures.push(text);
+  if (!held) running.getStore().push(text);
   return Boolean(held);
 }
 
@@ -29,9 +33,9 @@ export const complete = !(Number(process.env.MHA_SAMPLE) > 1);
 
 export async function test(name, run, always = false) {
   if (!always && words.length && !words.some((word) => name.includes(word))) return;
-  failures = [];
+  const failures = [];
   try {
-    await run();
+    await running.run(failures, run);
   } catch (error) {
     failures.push(String(error.message).split('\n').slice(0, 3).join(' '));
   }

@@ -293,35 +293,6 @@ async function stepsForwardAndBack(page) {
   expect((await stepShown(page)) === 1, 'arrow keys do not step back');
 }
 
-/* Intervals between frames while it plays, in ms. */
-const intervals = (page, count) => page.evaluate(async (n) => {
-  const times = [];
-  for (let i = 0; i <= n; i++) times.push(await new Promise(requestAnimationFrame));
-  return times.slice(1).map((time, i) => time - times[i]).sort((a, b) => a - b);
-}, count);
-
-async function plays(page) {
-  await page.locator('#steps').scrollIntoViewIfNeeded();
-  await page.locator('#steps label.control', {hasText: 'Speed'}).locator('select').selectOption('2');
-  const start = await stepShown(page);
-  await page.click('#steps-play');
-  expect((await page.textContent('#steps-play')) === 'Pause', 'it does not offer a pause');
-  const times = await intervals(page, 90), median = times[Math.floor(times.length / 2)];
-  note(`while playing, a frame every ${median.toFixed(1)} ms (median), ${times[times.length - 1].toFixed(0)} ms at most`);
-  expect(median < 50, `a frame takes ${median} ms`);
-  await page.waitForFunction((from) => parseInt(document.getElementById('step-title').textContent, 10) >= from + 2, start);
-  await page.click('#steps-play');
-  expect((await page.textContent('#steps-play')) === 'Play', 'it does not offer to play');
-  await page.waitForTimeout(1500);
-  const paused = await stepShown(page);
-  await page.waitForTimeout(1500);
-  expect((await stepShown(page)) === paused, 'a pause does not hold');
-  await page.focus('#steps-stage');
-  await page.keyboard.press('Space');
-  expect((await page.textContent('#steps-play')) === 'Pause', 'space does not play');
-  await page.keyboard.press('Space');
-}
-
 /* Who asked for less motion sees the end of a step at once. */
 async function standsStill(browser, path) {
   const {page, close} = await openPage(browser, path, {still: true});
@@ -373,7 +344,6 @@ export async function testControls(browser, folder) {
   await test('heads_are_switched_off', () => switchesHeads(page));
   await test('images_are_chosen', () => changesImages(page));
   await test('steps_go_forward_and_back', () => stepsForwardAndBack(page));
-  await test('steps_play_and_pause', () => plays(page));
   await test('steps_follow_what_is_chosen', () => stepsFollow(page));
   await test('light_becomes_dark_and_light_again', () => changesTheme(page));
   for (const id of panels) {

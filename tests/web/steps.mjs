@@ -1,12 +1,13 @@
-/* The walk through one head: what is marked on the stage is what the numbers below it are of, in every frame. */
+/* The walk-through: what is marked on the stage is what the numbers below it are of, in every frame and for every head; it
+ * waits for its reader, follows the keyboard, and a frame takes less than a sixtieth of a second. */
 import {join} from 'node:path';
-import {expect, expectNear, test} from './harness.mjs';
-import {openPage} from './browser.mjs';
+import {expect, expectNear, note, test} from './harness.mjs';
+import {openPage, stateOf} from './browser.mjs';
 
-/* Runs in the page before its scripts. Notes the boxes of each frame of the stage, and makes time run ten times as fast
- * for animations. */
+/* Runs in the page before its scripts. Notes the boxes and texts of each frame of the stage and how long its script took,
+ * and makes time run ten times as fast for animations. */
 function watchStage() {
-  const kind = CanvasRenderingContext2D.prototype, frames = (window.stageFrames = []);
+  const kind = CanvasRenderingContext2D.prototype, frames = (window.stageFrames = []), times = (window.stageTimes = []);
   const watch = (name, note) => {
     const real = kind[name];
     kind[name] = function (...args) {
@@ -15,117 +16,213 @@ function watchStage() {
     };
   };
   let box = null;
-  watch('clearRect', () => frames.push([]));
+  watch('clearRect', () => frames.push({boxes: [], texts: []}));
   watch('beginPath', () => (box = null));
   watch('rect', (_, x, y, width, height) => (box = {x, y, width, height}));
-  watch('stroke', ({strokeStyle, lineWidth}) => box && frames.at(-1).push({...box, stroke: strokeStyle, line: lineWidth}));
-  watch('fill', ({fillStyle}) => box && frames.at(-1).push({...box, fill: fillStyle}));
+  watch('stroke', ({strokeStyle, lineWidth}) => box && frames.at(-1).boxes.push({...box, stroke: strokeStyle, line: lineWidth}));
+  watch('fillText', ({fillStyle}, text) => frames.at(-1).texts.push({text, fill: fillStyle}));
   const request = window.requestAnimationFrame.bind(window);
   let ahead = 0;
-  window.requestAnimationFrame = (call) => request((now) => call(now + (ahead += 150)));
+  window.requestAnimationFrame = (call) => request((now) => {
+    const before = frames.length, begun = performance.now();
+    call(now + (ahead += window.stageHaste === undefined ? 150 : window.stageHaste));
+    if (frames.length > before) times.push(performance.now() - begun);
+  });
 }
 
 const near = (a, b) => Math.abs(a - b) < 0.6;
 
-/* What a frame marks: {rows: [..] of matrices with T rows, columns: [..] of matrices with T columns, bars: [..]}. A
- * matrix is a box with a thin line, which the frames of its rows and columns follow. */
-function marksOf(boxes, T, {accent, line, soft}, firstBar) {
-  const marks = {rows: [], columns: [], bars: []};
+/* What a frame marks in matrices with T rows or T columns: {query: [rows], key: [rows and columns]}. A matrix is a box with
+ * a thin line, which the frames of its rows and columns follow. */
+function marksOf(boxes, T, {accent, key, line}) {
+  const marks = {query: [], key: []};
   let cells = null;
   for (const box of boxes) {
     if (box.stroke === line && box.line === 1) cells = box;
-    const wide = box.width - 3, high = box.height - 3;
-    if (cells && box.stroke === accent && box.line === 2 && near(wide, cells.width) && near(high, cells.height / T)) {
-      marks.rows.push(Math.round((box.y + 1.5 - cells.y) / high));
-    }
-    if (cells && box.stroke === accent && box.line === 2 && near(high, cells.height) && near(wide, cells.width / T)) {
-      marks.columns.push(Math.round((box.x + 1.5 - cells.x) / wide));
-    }
-    if (box.fill === accent && firstBar) marks.bars.push(Math.round((box.x - firstBar.x) / (firstBar.width / 0.8)));
+    const role = {[accent]: 'query', [key]: 'key'}[box.stroke], wide = box.width - 2, high = box.height - 2;
+    if (!cells || !role || box.line !== 2) continue;
+    if (near(wide, cells.width) && near(high, cells.height / T)) marks[role].push(Math.round((box.y + 1 - cells.y) / high));
+    if (near(high, cells.height) && near(wide, cells.width / T)) marks[role].push(Math.round((box.x + 1 - cells.x) / wide));
   }
-  marks.hasBars = boxes.some((box) => box.fill === soft);
   return marks;
 }
 
 /* A token by the name that the page gives it. */
 function tokenOf(name, {first, across}) {
-  if (/the class token/.test(name)) return 0;
+  if (/class token/.test(name)) return 0;
   const [, row, column] = name.match(/row (\d+), column (\d+)/).map(Number);
   return first + (row - 1) * across + column - 1;
 }
 
 /* Steps that show the numbers of a key, and where they name it. */
-const namesKey = {Scores: '.step-numbers .hint', Scaling: '.step-keys tbody th', Softmax: '.step-keys tbody th',
-  'Weighted sum': '.step-vector b'};
+const namesKey = {'Compare the query with every key': '.step-numbers .hint', 'Turn scores into weights': '.step-keys caption',
+  'Where each head looks': '.step-keys caption', 'Mix the values': '.step-numbers .hint'};
+
+/* Of steps that show a number of the marked key in every lane: which one. */
+const laneNumbers = {'Compare the query with every key': 'score', 'Turn scores into weights': 'weight',
+  'Where each head looks': 'weight', 'Mix the values': 'weight'};
+
+const stillSince = (page) => page.waitForFunction(() => {
+  const count = window.stageFrames.length, still = count && count === window.stageCount;
+  window.stageCount = count;
+  return still;
+}, null, {polling: 100});
 
 /* The step that is shown, all its frames, and the name of the key that its numbers are of (null: of none). */
 async function playStep(page, number) {
   await page.evaluate(() => (window.stageFrames.length = 0));
   await page.fill('#steps-slider', String(number));
   await page.waitForFunction(() => window.stageFrames.length > 3);
-  let count = -1;
-  for (let now = 0; now !== count; now = await page.evaluate(() => window.stageFrames.length)) {
-    count = now;
-    await page.waitForTimeout(120);
-  }
-  const title = (await page.textContent('#step-title')).replace(/^.*: /, '');
+  await stillSince(page);
+  const title = (await page.textContent('#step-title')).replace(/^.*?: /, '');
   const name = namesKey[title] ? await page.locator(namesKey[title]).first().textContent() : null;
   return {title, name, frames: await page.evaluate(() => window.stageFrames.slice())};
 }
 
-async function followsOne(page, {block, head, token}) {
-  const {model, best, colours} = await page.evaluate((choice) => {
-    window.mhaView.store.set(choice);
-    const {model: {tokens, first, across}, store} = window.mhaView, style = getComputedStyle(document.documentElement);
-    const row = Array.from(store.get().result.maps[choice.block][choice.head].subarray(choice.token * tokens, (choice.token + 1) * tokens));
-    const colour = (name) => style.getPropertyValue(name).trim();
-    return {model: {tokens, first, across}, best: row.indexOf(Math.max(...row)),
-      colours: {accent: colour('--accent'), line: colour('--line'), soft: colour('--soft')}};
-  }, {block, head, token});
+const factsOf = (page) => page.evaluate(() => {
+  const {model: {tokens, first, across, config}, store} = window.mhaView, style = getComputedStyle(document.documentElement);
+  const {block, head, token, key, result} = store.get();
+  const rows = result.maps[block].map((map) => Array.from(map.subarray(token * tokens, (token + 1) * tokens)));
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const best = rows[head].indexOf(Math.max(...rows[head])), marked = key === null ? best : key;
+  return {tokens, first, across, heads: config.heads[block], token, key: marked, weights: rows.map((row) => row[marked]),
+    colours: {accent: colour('--accent'), key: colour('--key'), line: colour('--line')}};
+});
+
+/* The last frame has one number of the key in each lane: its weight. */
+function expectLaneNumbers({texts}, title, facts, what) {
+  const shown = texts.filter(({fill, text}) => fill === facts.colours.key && /^[−<\d.]+(\u00a0%)?$/.test(text) && /[.%]/.test(text));
+  expect(shown.length === facts.heads, `${what}: ${shown.length} numbers of the key in ${facts.heads} lanes`);
+  if (laneNumbers[title] === 'weight') {
+    shown.forEach(({text}, h) => expectNear(parseFloat(text.replace('<', '')), 100 * facts.weights[h], 0.06, `${what}: head ${h}, ${text}`));
+  }
+}
+
+async function followsOne(page, choice) {
+  await page.evaluate((state) => window.mhaView.store.set(state), choice);
+  const facts = await factsOf(page), count = Number(await page.getAttribute('#steps-slider', 'max'));
   let seen = 0;
-  for (let number = 2; number <= 12; number++) {
-    const {title, name, frames} = await playStep(page, number), what = `head ${block}.${head}, token ${token}, ${title}`;
-    const said = name ? tokenOf(name, model) : null;
-    if (name) expect(said === best, `${what}: the numbers are of key ${said}, the largest weight is of ${best}`);
-    const firstBar = frames.at(-1).find((box) => box.fill === colours.soft || box.fill === colours.accent);
-    const wanted = title === 'Weighted sum' ? [token, best] : [token];
-    frames.forEach((boxes, n) => {
-      const {rows, columns, bars} = marksOf(boxes, model.tokens, colours, firstBar);
-      seen += rows.length + columns.length + bars.length;
-      expect(rows.every((row) => wanted.includes(row)), `${what}, frame ${n} of ${frames.length}: rows ${rows}, not ${wanted}`);
-      expect([...columns, ...bars].every((key) => key === said),
-        `${what}, frame ${n} of ${frames.length}: key ${columns} ${bars} is marked, the numbers are of ${said}`);
+  for (let number = 2; number <= count; number++) {
+    const {title, name, frames} = await playStep(page, number), what = `${JSON.stringify(choice)}, ${title}`;
+    if (name) expect(tokenOf(name, facts) === facts.key, `${what}: the numbers are of "${name}", the key is ${facts.key}`);
+    frames.forEach(({boxes}, n) => {
+      const {query, key} = marksOf(boxes, facts.tokens, facts.colours), own = title === 'The answer' ? 0 : facts.token;
+      seen += query.length + key.length;
+      expect(query.every((row) => row === own), `${what}, frame ${n} of ${frames.length}: queries ${query}, not ${own}`);
+      expect(key.every((row) => row === facts.key), `${what}, frame ${n} of ${frames.length}: keys ${key}, not ${facts.key}`);
     });
-    const last = marksOf(frames.at(-1), model.tokens, colours, firstBar);
-    expect(last.rows.length > 0, `${what}: no row is marked at the end`);
-    if (title === 'Scores') expect(last.columns.length === 2 && last.bars.length === 1, `${what}: the key is not marked`);
-    if (title === 'Scores') await expectProducts(page, what);
+    const last = marksOf(frames.at(-1).boxes, facts.tokens, facts.colours);
+    if (laneNumbers[title] && title !== 'Where each head looks') expect(last.key.length >= facts.heads, `${what}: the key is not marked in every lane`);
+    if (laneNumbers[title]) expectLaneNumbers(frames.at(-1), title, facts, what);
+    if (laneNumbers[title] === 'score') await expectProducts(page, what);
   }
   expect(seen > 100, `only ${seen} marks were seen`);
 }
 
-/* The numbers of q times those of k are the products, which add up to the score. */
+/* The numbers of q times those of k are the products, which add up to the score times the root of the width. */
 async function expectProducts(page, what) {
   const {vectors, sum} = await page.evaluate(() => ({
     vectors: [...document.querySelectorAll('.step-vector')].map((vector) => [...vector.querySelectorAll('.step-cells span')]
       .map((cell) => Number(cell.textContent.replace('−', '-')))),
-    sum: Number(document.querySelector('.step-numbers .hint').textContent.match(/add up to (\S+)\.$/)[1].replace('−', '-')),
+    sum: Number(document.querySelector('.step-numbers .hint').textContent.match(/add up to (\S+?)\. /)[1].replace('−', '-')),
   }));
   const [q, k, products] = vectors, digits = 0.006 * (1 + Math.max(...q.map(Math.abs), ...k.map(Math.abs)));
   products.forEach((x, d) => expectNear(x, q[d] * k[d], 2 * digits, `${what}: product ${d}`));
   expectNear(products.reduce((a, b) => a + b, 0), sum, 0.006 * products.length + 0.06, `${what}: the sum`);
 }
 
+/* Clicks on the stage select a query in X, a key and a head in a lane. */
+async function clicksSelect(page) {
+  await page.fill('#steps-slider', '7');
+  await stillSince(page);
+  const stage = await page.locator('#steps-stage').boundingBox(), before = await stateOf(page);
+  await page.mouse.click(stage.x + stage.width * 0.2, stage.y + 120);
+  const after = await stateOf(page), key = await page.evaluate(() => window.mhaView.store.get().key);
+  expect(after.head !== before.head && key !== null, `head ${before.head} to ${after.head}, key ${key}`);
+  expect((await page.inputValue('#steps-key')) === String(key), 'the list of keys does not follow');
+  await page.evaluate(() => window.mhaView.store.set({token: 9}));
+  expect((await page.evaluate(() => window.mhaView.store.get().key)) === null, 'a key of another query stays marked');
+}
+
+/* Keys on the stage, and without focus while the stage is in view; no other panel is disturbed. */
+async function followsKeys(page) {
+  const step = async () => parseInt(await page.textContent('#step-title'), 10);
+  await page.evaluate(() => {
+    document.activeElement.blur();
+    document.getElementById('steps-stage').scrollIntoView({block: 'center', behavior: 'instant'});
+    window.mhaView.store.set({step: 0});
+  });
+  for (const [key, want] of [['ArrowRight', 2], ['ArrowRight', 3], ['ArrowLeft', 2]]) {
+    await page.keyboard.press(key);
+    expect((await step()) === want, `${key} led to step ${await step()}, not to ${want}`);
+  }
+  await page.focus('#steps-stage');
+  await page.keyboard.press('End');
+  const last = Number(await page.getAttribute('#steps-slider', 'max'));
+  expect((await step()) === last, `End led to step ${await step()}`);
+  await page.keyboard.press('Home');
+  expect((await step()) === 1, `Home led to step ${await step()}`);
+}
+
+/* While it plays, a step stays as long as its words take to read: 214 words a minute, 3.5 s at least; half as long at double speed. */
+async function leavesTime(page) {
+  await page.evaluate(() => {
+    window.mhaView.store.set({step: 2});
+    window.stageHaste = 0;
+  });
+  await stillSince(page);
+  await page.locator('#steps label.control', {hasText: 'Speed'}).locator('select').selectOption('2');
+  await page.click('#steps-play');
+  const stay = await page.evaluate(() => new Promise((done) => {
+    const title = document.getElementById('step-title'), begun = {};
+    new MutationObserver(() => {
+      const words = document.getElementById('steps-words').textContent.split(' ').length;
+      if (begun.at) done({lasted: performance.now() - begun.at, words: begun.words});
+      Object.assign(begun, {at: performance.now(), words});
+    }).observe(title, {childList: true, characterData: true, subtree: true});
+  }));
+  const wanted = (2400 + Math.max(3500, 280 * stay.words)) / 2;
+  expect(stay.lasted > 0.9 * wanted && stay.lasted < 1.6 * wanted + 1000, `${stay.words} words stay for ${stay.lasted} ms, not ${wanted}`);
+  expect((await page.textContent('#steps-play')) === 'Pause', 'it does not offer a pause');
+  await page.click('#steps-play');
+  const paused = await page.textContent('#step-title');
+  await page.evaluate(() => (window.stageHaste = 150));
+  await page.waitForTimeout(600);
+  expect((await page.textContent('#step-title')) === paused, 'a pause does not hold');
+}
+
+/* The script of a frame, with 16 heads, in every step. */
+async function framesAreShort(page) {
+  await page.evaluate(() => {
+    window.stageTimes.length = 0;
+    window.stageHaste = 60;
+  });
+  const count = Number(await page.getAttribute('#steps-slider', 'max'));
+  for (let number = 2; number <= count; number++) await playStep(page, number);
+  const times = (await page.evaluate(() => window.stageTimes)).sort((a, b) => a - b), at = (share) => times[Math.floor(share * (times.length - 1))];
+  note(`${times.length} frames with 16 heads: ${at(0.5).toFixed(1)} ms (median), ${at(0.95).toFixed(1)} ms (95 %)`);
+  expect(times.length > 60 && at(0.5) < 1000 / 60, `a frame takes ${at(0.5)} ms`);
+}
+
+async function withStage(browser, path, run) {
+  const {page, problems, close} = await openPage(browser, path, {before: watchStage});
+  await page.locator('#steps').scrollIntoViewIfNeeded();
+  await page.waitForFunction(() => /^1 of /.test(document.getElementById('step-title').textContent));
+  await run(page);
+  expect(problems.length === 0, problems.join('; '));
+  await close();
+}
+
 export async function testSteps(browser, folder) {
-  await test('steps_mark_what_their_numbers_are_of', async () => {
-    const {page, problems, close} = await openPage(browser, join(folder, 'main.html'), {before: watchStage});
-    await page.locator('#steps').scrollIntoViewIfNeeded();
-    await page.waitForFunction(() => /^1 of /.test(document.getElementById('step-title').textContent));
-    for (const choice of [{block: 0, head: 1, token: 0}, {block: 5, head: 3, token: 49}]) {
+  const main = join(folder, 'main.html');
+  await test('steps_mark_what_their_numbers_are_of', () => withStage(browser, main, async (page) => {
+    for (const choice of [{block: 0, head: 1, token: 0}, {block: 5, head: 3, token: 49, key: 7}]) {
       await page.fill('#steps-slider', '1');
       await followsOne(page, choice);
     }
-    expect(problems.length === 0, problems.join('; '));
-    await close();
-  });
+    await clicksSelect(page);
+    await followsKeys(page);
+  }));
+  await test('steps_leave_time_to_read', () => withStage(browser, main, leavesTime));
+  await test('frames_of_steps_are_short', () => withStage(browser, join(folder, 'heads_16_of_8_blocks.html'), framesAreShort));
 }

@@ -4,6 +4,19 @@
 
 /* ---- All heads --------------------------------------------------------------------------------------------------- */
 
+const wallMost = 200; /* heads that are shown without being asked for */
+
+/* All heads, or, if there are very many, the first lines of them with a button for the others: a part that scrolls would
+ * hide heads. */
+function wallButton(wall, count) {
+  const words = (few) => (few ? `Show all ${count} heads` : 'Show fewer heads');
+  const button = element('button', {type: 'button', class: 'small', onclick: () => {
+    button.textContent = words(wall.classList.toggle('few'));
+  }}, words(true));
+  wall.classList.add('few');
+  return button;
+}
+
 /* Thumbnails are drawn a few at a time, so that a thousand heads do not block the page. */
 function createHeadWall(store, attention) {
   const wall = element('div', {id: attention.idOf('heads'), class: 'head-wall cells', role: 'group', 'aria-label': 'All heads'});
@@ -18,6 +31,7 @@ function createHeadWall(store, attention) {
 
   return {
     element: wall,
+    more: cells.length > wallMost ? wallButton(wall, cells.length) : null,
     paint() {
       const idle = waiting.length === 0;
       waiting = cells.slice();
@@ -33,10 +47,6 @@ function createHeadWall(store, attention) {
       for (const {facts, element: button} of cells) {
         const chosen = facts.layer === state.block && facts.head === state.head;
         button.setAttribute('aria-pressed', String(chosen));
-        const top = button.offsetTop - wall.offsetTop;
-        if (chosen && (top < wall.scrollTop || top + button.offsetHeight > wall.scrollTop + wall.clientHeight)) {
-          wall.scrollTop = top - 8;
-        }
       }
     },
   };
@@ -153,7 +163,7 @@ function createAttentionPanel(store, data, id = 'attention', title = 'Attention 
     element('div', {class: 'wall-head-row'},
       element('h3', null, countsOf(attention).join(', ') || 'The weights'),
       controls.sort),
-    wall.element,
+    wall.element, wall.more,
     element('p', {class: 'hint'}, 'The last number under a map is its effective number of keys: 1 / Σ p² of a query’s ' +
       'weights p, averaged over queries. Click a map to select it.'),
     element('div', {class: 'controls'}, controls.pick),

@@ -87,16 +87,26 @@ function tipBox() {
   return box;
 }
 
-/* Shows `lines`, the first one in bold, at x and y in the window. */
-function showTip(lines, x, y) {
+/* Shows `lines`, the first one in bold, below or above `place` (left, right, top, bottom in the window), never on it or
+ * beside it: there are its neighbours, with which a reader compares it. */
+function showTip(lines, place) {
   const box = tipBox();
   box.replaceChildren(...lines.map((line, n) => element(n ? 'div' : 'b', null, line)));
   box.hidden = false;
-  const wide = document.documentElement.clientWidth, high = window.innerHeight;
-  const left = Math.max(4, Math.min(x + 14, wide - box.offsetWidth - 4));
-  const below = y + 18 + box.offsetHeight <= high;
+  const wide = document.documentElement.clientWidth, high = window.innerHeight, middle = (place.left + place.right) / 2;
+  const left = Math.max(4, Math.min(middle - box.offsetWidth / 2, wide - box.offsetWidth - 4));
+  const below = place.bottom + 6 + box.offsetHeight <= high;
   box.style.left = left + 'px';
-  box.style.top = Math.max(4, below ? y + 18 : y - box.offsetHeight - 10) + 'px';
+  box.style.top = Math.max(4, below ? place.bottom + 6 : place.top - box.offsetHeight - 6) + 'px';
+}
+
+const tipSpan = 240; /* of an element that is small enough for its tip to stand below it, in pixels */
+
+/* Where the tip of `node` stands: at the node, or, if it is large, at the pointer. */
+function tipPlace(node, event) {
+  const box = node.getBoundingClientRect();
+  if (!event || (box.width <= tipSpan && box.height <= tipSpan)) return box;
+  return {left: event.clientX, right: event.clientX, top: event.clientY - 8, bottom: event.clientY + 14};
 }
 
 function hideTip() {
@@ -107,7 +117,7 @@ function hideTip() {
 function attachTip(node, linesAt) {
   const point = (event) => {
     const lines = linesAt(event);
-    if (lines) showTip(lines, event.clientX, event.clientY);
+    if (lines) showTip(lines, tipPlace(node, event));
     else hideTip();
   };
   node.addEventListener('pointermove', point);
@@ -115,8 +125,8 @@ function attachTip(node, linesAt) {
   node.addEventListener('pointerleave', hideTip);
   node.addEventListener('blur', hideTip);
   node.addEventListener('focus', () => {
-    const box = node.getBoundingClientRect(), lines = linesAt(null);
-    if (lines && node.matches(':focus-visible')) showTip(lines, box.left, box.bottom - 12);
+    const lines = linesAt(null);
+    if (lines && node.matches(':focus-visible')) showTip(lines, tipPlace(node, null));
   });
 }
 

@@ -27,6 +27,7 @@ function themeColours() {
     soft: read('--soft', '#676273'),
     line: read('--line', '#e4e0e8'),
     accent: read('--accent', '#6a3aa2'),
+    key: read('--key', '#0a7a4b'),
   };
 }
 

@@ -7,6 +7,19 @@
  *     pen.stroke([[x, y], ...], {stroke, line, alpha});
  *     pen.shift(x, y);                           svgPen: what follows is drawn from this point on; 0, 0 ends it */
 
+const measureContext = document.createElement('canvas').getContext('2d'), measuredWidths = new Map();
+
+/* The width of a text, remembered: every frame of an animation asks for the same ones. */
+function textWidth(text, size, weight) {
+  const id = `${weight} ${size} ${text}`;
+  if (!measuredWidths.has(id)) {
+    if (measuredWidths.size > 5000) measuredWidths.clear();
+    measureContext.font = `${weight} ${size}px ${exportFont}`;
+    measuredWidths.set(id, measureContext.measureText(text).width);
+  }
+  return measuredWidths.get(id);
+}
+
 function canvasPen(context) {
   const anchors = {start: 'left', middle: 'center', end: 'right'};
   return {
@@ -21,6 +34,11 @@ function canvasPen(context) {
 
     box(box, {fill = null, stroke = null, line = 1, radius = 0, alpha = 1}) {
       context.globalAlpha = alpha;
+      if (fill && !stroke && !radius) {
+        context.fillStyle = fill;
+        context.fillRect(box.x, box.y, box.width, box.height);
+        return;
+      }
       context.beginPath();
       if (radius && context.roundRect) context.roundRect(box.x, box.y, box.width, box.height, radius);
       else context.rect(box.x, box.y, box.width, box.height);

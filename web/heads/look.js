@@ -1,4 +1,4 @@
-/* Panel 1: the attention of every head of every block from the selected token.
+/* Panel 2: the attention of every head of every block from the selected token.
  *
  * On the left the image, whose patches are selected by mouse, touch or arrow keys, and the selected head, large, with
  * its numbers; on the right all heads, one row per block, which wraps if there are many. */
@@ -81,7 +81,7 @@ function createPatchPicker(store, model, data) {
   return {
     element: element('div', {class: 'pick'}, button,
       element('div', {class: 'pick-foot'}, where, classButton),
-      element('p', {class: 'hint'}, 'Arrow keys move the patch', model.first ? '; c selects the class token.' : '.')),
+      element('p', {class: 'hint key-hint'}, 'Arrow keys move the patch', model.first ? '; c selects the class token.' : '.')),
     update(state) {
       const place = tokenPlace(model, state.token), p = model.config.patch;
       drawPicture(canvas, data.images[state.image].bytes, rows, columns);

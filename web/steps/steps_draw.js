@@ -1,10 +1,7 @@
-/* Draws the stage at any time of a step with a pen of pen.js.
+/* Draws matrices and tokens with a pen of pen.js: colours of signed numbers, names, frames of the marked query and key.
  *
- * The time of a step runs from 0 to 1. In the first part pieces move to their positions, old ones fade out and new ones
- * fade in; then the step itself is animated, p = 0 to 1: rows appear one by one, bars move, values are merged. Marks do
- * not change. A frame is about ten images and some text, and takes less than two milliseconds. */
-
-const travelPart = 0.35;
+ * A drawer gets (pen, piece, box, look, view): `box` is where the piece is now, look = {alpha, p, settled} how visible it
+ * is, how far its step has come, and whether it has arrived; view = {facts, colours, ...} what all pieces share. */
 
 const clamp01 = (x) => Math.max(0, Math.min(1, x));
 const easeBoth = (x) => x * x * (3 - 2 * x);
@@ -15,10 +12,10 @@ function boxBetween(a, b, e) {
     height: between(a.height, b.height, e)};
 }
 
-/* ---- Colours of numbers with a sign ------------------------------------------------------------------------------ */
+/* ---- Colours ----------------------------------------------------------------------------------------------------- */
 
-/* Purple below zero, orange above, the background at zero; equal steps in Oklab, so both sides are balanced. The accent
- * colour of the page, used for frames, is neither. */
+/* Purple below zero, orange above, the background at zero; equal steps in Oklab, so both sides are balanced. The colours
+ * of the query and the key are neither. */
 const signedTable = {theme: null, bytes: new Uint8Array(256 * 3)};
 
 function armColour(share, degrees, dark) {
@@ -47,225 +44,209 @@ function signedColour(x, most) {
   return Array.from(signedColours().subarray(at, at + 3));
 }
 
-/* The largest magnitude of the finite numbers. */
-function largestSize(values) {
-  let most = 0;
-  for (let i = 0; i < values.length; i++) if (Number.isFinite(values[i])) most = Math.max(most, Math.abs(values[i]));
-  return most;
+/* A hue per head, all of the same lightness: its tag above slices and lanes. */
+function headColour(h, H) {
+  const turn = ((30 + (360 * h) / H) * Math.PI) / 180, lightness = colourTheme === 'dark' ? 0.74 : 0.62;
+  const linear = oklabToLinear(lightness, 0.11 * Math.cos(turn), 0.11 * Math.sin(turn));
+  return `rgb(${linear.map(linearToByte).join()})`;
 }
 
-/* One pixel per cell, created once per piece and theme. Non-finite cells (hidden keys) are empty. */
-function pieceImage(piece) {
-  if (piece.image && piece.imageTheme === colourTheme) return piece.image;
-  const canvas = piece.image || element('canvas', {width: piece.columns, height: piece.rows});
-  if (!piece.signed) {
-    const scale = weightScale('linear', 1 / piece.columns, largestOf(piece.values));
-    drawHeatmap(canvas, piece.values, piece.rows, piece.columns, scale);
-  } else {
-    const context = canvas.getContext('2d'), image = context.createImageData(piece.columns, piece.rows);
-    const table = signedColours(), most = piece.most || largestSize(piece.values) || 1;
-    for (let i = 0; i < piece.values.length; i++) {
-      const share = Math.max(-1, Math.min(1, piece.values[i] / most));
-      const at = Number.isFinite(piece.values[i]) ? 3 * Math.round(128 + 127 * share) : -1;
+/* ---- Matrices ---------------------------------------------------------------------------------------------------- */
+
+/* One pixel per cell, created once per matrix and theme. Non-finite cells (hidden keys) are empty. */
+function matrixImage(matrix) {
+  if (matrix.image && matrix.imageTheme === colourTheme) return matrix.image;
+  const {rows, columns, values} = matrix, canvas = matrix.image || element('canvas', {width: columns, height: rows});
+  if (matrix.ink) drawPicture(canvas, values.map((x) => (x > 0 ? 255 * x : 0)), rows, columns);
+  else if (!matrix.signed) drawHeatmap(canvas, values, rows, columns, matrix.scale);
+  else {
+    const context = canvas.getContext('2d'), image = context.createImageData(columns, rows), table = signedColours();
+    for (let i = 0; i < values.length; i++) {
+      const share = Math.max(-1, Math.min(1, values[i] / matrix.most));
+      const at = Number.isFinite(values[i]) ? 3 * Math.round(128 + 127 * share) : -1;
       for (let c = 0; c < 3; c++) image.data[4 * i + c] = at < 0 ? 0 : table[at + c];
       image.data[4 * i + 3] = at < 0 ? 0 : 255;
     }
     context.putImageData(image, 0, 0);
   }
-  piece.image = canvas;
-  piece.imageTheme = colourTheme;
+  matrix.image = canvas;
+  matrix.imageTheme = colourTheme;
   return canvas;
 }
 
-/* ---- Names with a mark below or above ---------------------------------------------------------------------------- */
-
-const measureContext = document.createElement('canvas').getContext('2d');
-
-function textWidth(text, size, weight) {
-  measureContext.font = `${weight} ${size}px ${exportFont}`;
-  return measureContext.measureText(text).width;
+/* The part of a matrix's box between two rows and two columns. */
+function partOf(box, matrix, {row = 0, rows = matrix.rows, column = 0, columns = matrix.columns}) {
+  return {x: box.x + (box.width * column) / matrix.columns, y: box.y + (box.height * row) / matrix.rows,
+    width: (box.width * columns) / matrix.columns, height: (box.height * rows) / matrix.rows};
 }
+
+function drawPart(pen, matrix, box, part, alpha) {
+  const {row = 0, rows = matrix.rows, column = 0, columns = matrix.columns} = part;
+  if (rows <= 0 || columns <= 0) return;
+  pen.picture(matrixImage(matrix), {x: column, y: row, width: columns, height: rows}, partOf(box, matrix, part), alpha);
+}
+
+/* How the cells of a new matrix come, p from 0 to 1. */
+const cellWays = {
+  rows: (pen, {matrix}, box, alpha, p) => drawPart(pen, matrix, box, {rows: Math.round(p * matrix.rows)}, alpha),
+
+  /* The row of the query cell by cell, then the others. */
+  cells(pen, {matrix}, box, alpha, p, t) {
+    const rest = clamp01((p - 0.7) / 0.3), row = {row: t, rows: 1};
+    if (rest > 0) drawPart(pen, matrix, box, {}, alpha * rest);
+    drawPart(pen, matrix, box, {...row, columns: Math.min(matrix.columns, Math.ceil((p / 0.7) * matrix.columns))}, alpha);
+  },
+
+  /* The row of the query when its parts have arrived, then the others. */
+  row(pen, {matrix}, box, alpha, p, t) {
+    drawPart(pen, matrix, box, {row: t, rows: 1}, alpha * clamp01((p - 0.6) / 0.2));
+    drawPart(pen, matrix, box, {}, alpha * clamp01((p - 0.8) / 0.2));
+  },
+};
+
+/* Rows fade according to their shares; the largest one is opaque. */
+function drawShares(pen, {matrix, shares}, box, alpha, p) {
+  const most = largestOf(shares) || 1;
+  for (let row = 0; row < matrix.rows; row++) {
+    drawPart(pen, matrix, box, {row, rows: 1}, alpha * between(1, Math.max(0.08, shares[row] / most), Math.min(1, 2 * p)));
+  }
+}
+
+/* A frame with a rim in the colour of the card, so that it is visible on any colour. */
+function drawFrame(pen, box, stroke, colours, alpha) {
+  const out = (by) => ({x: box.x - by, y: box.y - by, width: box.width + 2 * by, height: box.height + 2 * by});
+  pen.box(out(2.5), {stroke: colours.card, line: 1.5, alpha});
+  pen.box(out(1), {stroke, line: 2, alpha});
+}
+
+/* The marked query and key in a matrix, by what its rows and columns are. */
+function drawMarks(pen, {matrix, rows, columns, readOut, ownRows}, box, alpha, {facts, colours}) {
+  const row = {query: facts.t, key: facts.key}[rows], mean = readOut && !facts.model.first;
+  if (columns === 'key') drawFrame(pen, partOf(box, matrix, {column: facts.key, columns: 1}), colours.key, colours, alpha);
+  if (mean) drawFrame(pen, box, colours.accent, colours, alpha);
+  else if (row !== undefined) {
+    const part = partOf(box, matrix, {row: readOut ? 0 : row, rows: 1});
+    drawFrame(pen, part, rows === 'key' ? colours.key : colours.accent, colours, alpha);
+  }
+  if (ownRows) pen.box(partOf(box, matrix, {row: ownRows[0], rows: ownRows[1]}), {stroke: colours.ink, line: 1.5, alpha});
+}
+
+/* ---- Names with a mark below or above ---------------------------------------------------------------------------- */
 
 /* Centred on x, or from x with anchor "start"; returns the width. */
 function drawName(pen, x, y, {text, sub, sup}, {size = 15, weight = 600, fill, alpha = 1, anchor = 'middle'}) {
   const mark = String(sub !== undefined ? sub : sup !== undefined ? sup : ''), small = size * 0.72;
   const wide = textWidth(text, size, weight), all = wide + (mark ? textWidth(mark, small, weight) + 1 : 0);
-  const left = anchor === 'middle' ? x - all / 2 : x;
+  const left = anchor === 'middle' ? x - all / 2 : anchor === 'end' ? x - all : x;
   pen.label(left, y, text, {size, weight, fill, alpha});
   const rise = sub !== undefined ? size * 0.24 : -size * 0.38;
   if (mark) pen.label(left + wide + 1, y + rise, mark, {size: small, weight, fill, alpha});
   return all;
 }
 
-/* ---- Pieces ------------------------------------------------------------------------------------------------------ */
-
-/* The cells of a matrix inside its box, without name and shape. */
-function cellsBox(box) {
-  return {x: box.x, y: box.y + pieceHead, width: box.width, height: box.height - pieceHead - pieceFoot};
-}
-
-/* The part of the cells between two rows and two columns. */
-function partOf(cells, piece, {row = 0, rows = piece.rows, column = 0, columns = piece.columns}) {
-  return {x: cells.x + (cells.width * column) / piece.columns, y: cells.y + (cells.height * row) / piece.rows,
-    width: (cells.width * columns) / piece.columns, height: (cells.height * rows) / piece.rows};
-}
-
-function drawPart(pen, piece, cells, part, alpha) {
-  const {row = 0, rows = piece.rows, column = 0, columns = piece.columns} = part;
-  pen.picture(pieceImage(piece), {x: column, y: row, width: columns, height: rows}, partOf(cells, piece, part), alpha);
-}
-
-function drawCells(pen, piece, cells, how, p, alpha, mark) {
-  if (how === 'rows') drawPart(pen, piece, cells, {rows: Math.round(p * piece.rows)}, alpha);
-  else if (how === 'row' || how === 'cells') drawOneRow(pen, piece, cells, how, p, alpha, mark);
-  else if (how === 'shares') drawShares(pen, piece, cells, p, alpha);
-  else {
-    const late = how === 'late' ? clamp01((p - flowEnd) / (1 - flowEnd)) : 1;
-    pen.picture(pieceImage(piece), null, cells, alpha * late);
+/* The name above and the shape below, as far as there is room: `free` pixels beside the box. */
+function drawCaption(pen, {name, below, small, tag, faint}, box, alpha, {colours, layout}) {
+  const middle = faint ? Math.max(5, Math.min(box.x + box.width - 5, box.x + box.width / 2)) : box.x + box.width / 2, size = small ? 12 : layout.narrow ? 12 : 15, free = layout.narrow ? 16 : 40;
+  const rise = tag === undefined || tag === null ? 0 : 8;
+  if (name) drawName(pen, middle, box.y - 7 - rise, name, {size, fill: colours.ink, alpha});
+  if (below && textWidth(below, 12, 400) <= box.width + free) {
+    pen.label(middle, box.y + box.height + 16, below, {size: 12, anchor: 'middle', fill: colours.soft, alpha});
   }
 }
 
-/* The number of `count` items shown at progress p; all are shown slightly before the end. */
-const comeAt = (p, count) => Math.min(count, Math.floor((p / 0.85) * count) + 1);
-
-/* First the marked row, cell by cell or at once; then the other rows. */
-function drawOneRow(pen, piece, cells, how, p, alpha, mark) {
-  if (p <= 0 || !mark) return;
-  const done = clamp01((p - 0.85) / 0.15), row = {row: mark.row, rows: 1};
-  if (done > 0) drawPart(pen, piece, cells, {}, alpha * done);
-  if (how === 'cells') drawPart(pen, piece, cells, {...row, columns: comeAt(p, piece.columns)}, alpha);
-  else if (p > 0.6) drawPart(pen, piece, cells, row, alpha * clamp01((p - 0.6) / 0.25));
+function drawMatrix(pen, piece, box, look, view) {
+  const {matrix, tag = null} = piece, {colours, facts, layout} = view, alpha = look.alpha * (piece.faint ? 0.5 : 1);
+  const p = look.settled ? look.p : 0, way = look.fresh && piece.how ? cellWays[piece.how] : null;
+  drawCaption(pen, piece, box, look.alpha, view);
+  pen.box(box, {stroke: colours.line, alpha: look.alpha});
+  if (way) way(pen, piece, box, alpha, p, facts.t);
+  else if (piece.shares) drawShares(pen, piece, box, alpha, p);
+  else drawPart(pen, matrix, box, {}, alpha);
+  for (let slab = 1; slab < (piece.slabs || 0); slab++) {
+    const y = box.y + (box.height * slab) / piece.slabs;
+    pen.stroke([[box.x, y], [box.x + box.width, y]], {stroke: colours.card, line: 1, alpha: look.alpha * 0.8});
+  }
+  if (tag !== null) drawTag(pen, piece, box, look.alpha, view);
+  if (piece.nameBelow) drawName(pen, box.x + box.width / 2, box.y + box.height + 14, piece.nameBelow, {size: 12, fill: colours.ink, alpha: look.alpha});
+  if (piece.nameLeft) drawName(pen, box.x - 4, box.y + box.height / 2 + 4, piece.nameLeft, {size: 12, fill: colours.ink, alpha: look.alpha, anchor: 'end'});
+  if (look.settled && !piece.faint) drawMarks(pen, piece, box, look.alpha, {facts, colours, layout});
 }
 
-/* Rows of values fade according to their weights; the strongest one is opaque. */
-function drawShares(pen, piece, cells, p, alpha) {
-  const most = largestOf(piece.shares) || 1;
-  for (let row = 0; row < piece.rows; row++) {
-    drawPart(pen, piece, cells, {row, rows: 1}, alpha * between(1, Math.max(0.06, piece.shares[row] / most), p));
+/* The colour of a head above its slice, with its number where there is room. */
+function drawTag(pen, {tag}, box, alpha, {facts, colours}) {
+  pen.box({x: box.x + 0.5, y: box.y - 6, width: Math.max(1, box.width - 1), height: 4}, {fill: headColour(tag, facts.H), alpha});
+  pen.stroke([[box.x, box.y], [box.x, box.y + box.height]], {stroke: colours.card, line: tag ? 1.5 : 0.01, alpha});
+  const text = String(tag + 1);
+  if (textWidth(text, 10, 600) + 3 <= box.width) {
+    pen.label(box.x + box.width / 2, box.y + box.height + 12, text, {size: 10, weight: 600, anchor: 'middle', fill: colours.soft, alpha});
   }
 }
 
-function drawMarks(pen, piece, cells, mark, colours, alpha) {
-  const edge = {stroke: colours.accent, line: 2, alpha};
-  const around = (part) => {
-    const box = partOf(cells, piece, part);
-    pen.box({x: box.x - 1.5, y: box.y - 1.5, width: box.width + 3, height: box.height + 3}, edge);
-  };
-  if (mark.row !== undefined) around({row: mark.row, rows: 1});
-  if (mark.column !== undefined) around({column: mark.column, columns: 1});
-  if (piece.ownRows) around({row: piece.ownRows[0], rows: piece.ownRows[1]});
-  if (piece.slices > 1) {
-    const each = piece.columns / piece.slices;
-    for (let h = 1; h < piece.slices; h++) {
-      const x = cells.x + (cells.width * h) / piece.slices;
-      pen.stroke([[x, cells.y], [x, cells.y + cells.height]], {stroke: colours.soft, line: 1, alpha: alpha * 0.7});
-    }
-    around({column: piece.own * each, columns: each});
-  }
-}
+/* ---- Tokens ------------------------------------------------------------------------------------------------------ */
 
-function drawStageMatrix(pen, {piece, box, how, p, alpha, mark, colours}) {
-  const cells = cellsBox(box), middle = box.x + box.width / 2;
-  const wide = drawName({label: () => {}}, 0, 0, piece.name, {}); /* measures only */
-  if (!piece.crowded || wide <= box.width) drawName(pen, middle, box.y + 15, piece.name, {fill: colours.ink, alpha});
-  if (!piece.crowded || textWidth(piece.shape, 12, 400) <= box.width + pieceGap) {
-    pen.label(middle, box.y + box.height - 4, piece.shape, {size: 12, anchor: 'middle', fill: colours.soft, alpha});
-  }
-  pen.box(cells, {stroke: colours.line, alpha});
-  drawCells(pen, piece, cells, how, p, alpha, mark);
-  if (mark && (how !== 'late' || p >= 1)) drawMarks(pen, piece, cells, mark, colours, alpha);
-}
-
-/* The values between the stages of the bars, p done. */
-function barsAt(stages, p) {
-  const last = stages.length - 1, along = p * last, n = Math.min(last, Math.floor(along)), e = easeBoth(along - n);
-  const a = stages[n], b = stages[Math.min(last, n + 1)];
-  return {low: between(a.low, b.low, e), high: between(a.high, b.high, e),
-    value: (j) => (Number.isFinite(a.values[j]) ? between(a.values[j], b.values[j], e) : NaN)};
-}
-
-function drawStageBars(pen, {piece, box, p, alpha, mark, colours}) {
-  const now = barsAt(piece.stages, piece.sweep ? 1 : p), count = piece.stages[0].values.length;
-  const plot = {x: box.x + 46, y: box.y + 24, width: box.width - 50, height: box.height - 42};
-  const y = (value) => plot.y + (plot.height * (now.high - value)) / (now.high - now.low || 1);
-  const wide = plot.width / count, upto = piece.sweep ? comeAt(p, count) : count;
-  pen.label(plot.x, box.y + 13, piece.caption, {size: 13, weight: 600, fill: colours.ink, alpha});
-  const ticks = now.low < -0.18 * (now.high - now.low) ? [now.low, 0, now.high] : [0, now.high];
-  for (const tick of ticks) {
-    const text = tick ? shortNumber(tick) : '0';
-    pen.label(plot.x - 6, y(tick) + 4, text, {size: 11, anchor: 'end', fill: colours.soft, alpha});
-    pen.stroke([[plot.x, y(tick)], [plot.x + plot.width, y(tick)]], {stroke: colours.line, alpha});
-  }
-  for (let j = 0; j < upto; j++) {
-    const value = now.value(j), top = y(Math.max(0, value)), high = Math.abs(y(value) - y(0));
-    const here = mark && mark.column === j;
-    if (!(high > 0)) continue;
-    pen.box({x: plot.x + j * wide + wide * 0.1, y: top, width: wide * 0.8, height: high},
-      {fill: here ? colours.accent : colours.soft, alpha: alpha * (here ? 1 : 0.75)});
-  }
-  pen.label(plot.x, box.y + box.height - 4, 'keys, first to last', {size: 11, fill: colours.soft, alpha});
-}
-
-/* The image with the current patch framed, or, if there are weights, the map over it. */
-function drawStagePicture(pen, {piece, box, how, p, alpha, mark, colours, facts}) {
-  const cells = cellsBox(box), {model} = facts, middle = box.x + box.width / 2;
-  const patches = {...cells, height: (cells.width * model.config.rows) / model.config.columns};
-  pen.label(middle, box.y + 15, piece.weights ? 'attention' : 'image',
-    {size: 13, weight: 600, anchor: 'middle', fill: colours.ink, alpha});
-  pen.picture(facts.photo(), null, patches, alpha);
-  if (piece.weights) pen.picture(facts.map(), null, cells, alpha * (how ? p : 1));
-  else pen.box(patches, {stroke: colours.line, alpha});
-  const place = mark && !piece.weights && tokenPlace(model, mark.token);
+/* A patch of the image, or a square with "cls". */
+function drawToken(pen, t, box, alpha, {facts, colours}) {
+  const {model, photo} = facts, place = tokenPlace(model, t), {patch} = model.config;
   if (place) {
-    const wide = patches.width / model.across, high = patches.height / model.down;
-    pen.box({x: patches.x + place.column * wide, y: patches.y + place.row * high, width: wide, height: high},
-      {stroke: colours.accent, line: 2.5, alpha});
-  }
-  const foot = piece.weights && model.first ? `class token: ${percent(piece.weights[0])}`
-    : mark && !piece.weights && !place ? 'the class token' : `${model.down} × ${model.across} patches`;
-  pen.label(middle, box.y + box.height - 4, foot, {size: 12, anchor: 'middle', fill: colours.soft, alpha});
-}
-
-function drawStageSign(pen, {piece, box, alpha, colours}) {
-  pen.label(box.x + box.width / 2, box.y + box.height / 2 + 8, piece.text,
-    {size: piece.text.length > 1 ? 16 : 22, anchor: 'middle', fill: colours.soft, alpha});
-}
-
-const pieceDrawers = {matrix: drawStageMatrix, bars: drawStageBars, picture: drawStagePicture, sign: drawStageSign};
-
-const flowEnd = 0.75;
-
-function drawFlows(pen, flows, placed, p) {
-  const e = easeBoth(clamp01((p - 0.1) / (flowEnd - 0.1)));
-  if (e <= 0 || p >= 1) return;
-  for (const {from, part, to, onto, share} of flows) {
-    const {piece, box} = placed.get(from), target = placed.get(to);
-    const start = partOf(cellsBox(box), piece, part), end = partOf(cellsBox(target.box), target.piece, onto);
-    const crop = {x: 0, y: part.row || 0, width: piece.columns, height: part.rows || piece.rows};
-    pen.picture(pieceImage(piece), crop, boxBetween(start, end, e), share);
-  }
-}
-
-/* Whether a piece has the position of another but different colours. */
-function looksOther(a, b) {
-  return a.values !== b.values || a.most !== b.most;
-}
-
-/* Draws the stage at `time`; `before` and `now` are {scene, placed}. */
-function drawStage(pen, before, now, time, extras) {
-  const e = easeBoth(clamp01(time / travelPart)), p = clamp01((time - travelPart) / (1 - travelPart));
-  const {marks} = now.scene, shared = {p, ...extras};
-  if (before && e < 1) {
-    for (const [id, {piece, box}] of before.placed) {
-      if (!now.placed.has(id)) pieceDrawers[piece.kind](pen, {...shared, piece, box, p: 1, alpha: 1 - e, how: null});
+    pen.picture(photo(), {x: place.column * patch, y: place.row * patch, width: patch, height: patch}, box, alpha);
+    if (box.width >= 6) pen.box(box, {stroke: colours.line, alpha});
+  } else {
+    pen.box(box, {fill: colours.line, alpha});
+    if (box.width >= 18) {
+      pen.label(box.x + box.width / 2, box.y + box.height / 2 + 4, 'cls', {size: Math.min(14, box.width * 0.42), weight: 600, anchor: 'middle', fill: colours.ink, alpha});
     }
   }
-  for (const [id, {piece, box}] of now.placed) {
-    const old = before && before.placed.get(id), how = now.scene.made[id] || null;
-    const place = old && e < 1 ? boxBetween(old.box, box, e) : box, other = old && looksOther(old.piece, piece);
-    if (other && e < 1) pieceDrawers[piece.kind](pen, {...shared, piece: old.piece, box: place, p: 1, alpha: 1 - e});
-    const alpha = old && !other ? 1 : e, mark = e < 1 ? null : marks[id];
-    pieceDrawers[piece.kind](pen, {...shared, piece, box: place, alpha, how, mark});
+}
+
+const growBox = (box, size) => ({x: box.x + (box.width - size) / 2, y: box.y + (box.height - size) / 2, width: size, height: size});
+
+/* The numbers beside rows that have one: all if there is room, otherwise the first patch of each row of the image. */
+function labelledTokens({model, T}, each) {
+  const first = (t) => t >= model.first && (t - model.first) % model.across === 0;
+  return Array.from({length: T}, (_, t) => t).filter((t) => each >= 12 || (first(t) && each * model.across >= 12));
+}
+
+/* The marked tokens, larger and in their colours, with their numbers. */
+function drawMarkedTokens(pen, piece, boxes, alpha, view) {
+  const {facts, colours, layout} = view, cut = piece.each === 0, {t, key} = facts;
+  const marked = [[t, colours.accent], ...(piece.keyToo && key !== t ? [[key, colours.key]] : [])], places = [];
+  for (const [token, colour] of marked.reverse()) {
+    const size = cut ? boxes[token].width : Math.max(boxes[token].width, layout.narrow ? 12 : 16);
+    const box = cut ? boxes[token] : {...growBox(boxes[token], size), x: piece.edge - 4 - size};
+    drawToken(pen, token, box, alpha, view);
+    drawFrame(pen, box, colour, colours, alpha);
+    places.push({token, y: box.y + box.height / 2, colour});
   }
-  if (now.scene.flows) drawFlows(pen, now.scene.flows, now.placed, p);
+  if (cut) return places;
+  if (places.length > 1 && Math.abs(places[0].y - places[1].y) < 12) {
+    places[0].y = places[1].y + (places[0].y < places[1].y ? -12 : 12);
+  }
+  for (const {token, y, colour} of places) {
+    pen.label(piece.edge - layout.rail + layout.number, y + 4, facts.shortOf(token), {size: 12, weight: 700, anchor: 'end', fill: colour, alpha});
+  }
+  return places;
+}
+
+/* All tokens: a column beside rows, or the patches of the image. Numbers stand beside rows, or in patches with room. */
+function drawRail(pen, piece, boxes, look, view) {
+  const {facts, colours, layout} = view, {alpha} = look, cut = piece.each === 0;
+  for (let t = 0; t < facts.T; t++) drawToken(pen, t, boxes[t], alpha, view);
+  if (cut && boxes[0].width >= 22) drawPatchNumbers(pen, boxes, alpha, view);
+  if (!look.settled) return;
+  const marked = drawMarkedTokens(pen, piece, boxes, alpha, view);
+  if (cut) return;
+  for (const t of labelledTokens(facts, piece.each)) {
+    const y = boxes[t].y + boxes[t].height / 2;
+    if (marked.some((mark) => Math.abs(mark.y - y) < 12)) continue;
+    pen.label(piece.edge - layout.rail + layout.number, y + 4, facts.shortOf(t), {size: 11, anchor: 'end', fill: colours.soft, alpha});
+  }
+}
+
+/* In the corner of each patch, on a background of their own. */
+function drawPatchNumbers(pen, boxes, alpha, {facts, colours}) {
+  for (let t = facts.model.first; t < facts.T; t++) {
+    const text = facts.shortOf(t), {x, y, height} = boxes[t], size = Math.min(12, height * 0.4);
+    pen.box({x, y: y + height - size - 2, width: textWidth(text, size, 600) + 4, height: size + 2}, {fill: colours.card, alpha: alpha * 0.85});
+    pen.label(x + 2, y + height - 3, text, {size, weight: 600, fill: colours.ink, alpha});
+  }
 }

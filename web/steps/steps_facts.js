@@ -1,167 +1,153 @@
-/* The numbers of one head for one token, and the description of each step.
+/* The numbers of the walk-through: one block, all heads, one query and one key.
  *
- *     N = norm(X)   Q = N W_Q + b   K = N W_K + b   V = N W_V + b   S = Q K^T   P = softmax(S / sqrt(D))   O = P V
- *     C = [O_1 | .. | O_H]   A = C W_O + b   X' = X + A
+ *     N = norm(X)   [Q K V] = N W + b   S_h = Q_h K_h^T / sqrt(D)   P_h = softmax(S_h)   O_h = P_h V_h
+ *     C = [O_1 | .. | O_H]   A = C W_O + b   X' = X + A   Y = X' + MLP(norm(X'))
  *
- * Letters as in the library's header: T tokens, M the width of the model, D that of a head, H heads. Files store weight
- * matrices as (outputs, inputs); here they are transposed, so that formulas read from left to right. */
+ * Letters as in the library's header: T tokens, M the width of the model, D that of a head, H heads, G heads of keys and
+ * values; F is the width of the MLP. Files store weight matrices as (outputs, inputs); here they are transposed, so that
+ * formulas read from left to right. Every number comes from runBlock and the model's result. */
 
-/* Columns first .. first + count of W^T, for W (outputs,inputs): (inputs,count). */
-function turnedWeights(weight, inputs, first, count) {
-  const turned = new Float32Array(inputs * count);
-  for (let c = 0; c < count; c++) {
-    for (let i = 0; i < inputs; i++) turned[i * count + c] = weight[(first + c) * inputs + i];
+/* W^T for W (outputs,inputs): (inputs,outputs). */
+function turnedWeights(weight, inputs, outputs) {
+  const turned = new Float32Array(inputs * outputs);
+  for (let c = 0; c < outputs; c++) {
+    for (let i = 0; i < inputs; i++) turned[i * outputs + c] = weight[c * inputs + i];
   }
   return turned;
-}
-
-/* exp(s - maximum) of a row of scores, their sum, and the maximum. */
-function exponentials(row) {
-  const top = row.reduce((most, s) => (s > most ? s : most), -Infinity);
-  const values = Float64Array.from(row, (s) => Math.exp(s - top));
-  return {values, top, sum: values.reduce((sum, e) => sum + e, 0)};
 }
 
 const rowOf = (matrix, width, row) => matrix.subarray(row * width, (row + 1) * width);
 const lengthOf = (row) => Math.sqrt(row.reduce((sum, x) => sum + x * x, 0));
 
-/* All values of the steps, for the block, head and token of `state`; `run` is the result of runBlock for that block. */
-function stepFacts(model, state, run) {
-  const {config, tokens: T} = model, {block, head, token: t} = state, parts = model.blocks[block];
-  const M = config.width, D = config.head_width, H = parts.heads, G = parts.groups;
-  const group = Math.floor(head / (H / G));
-  const scaled = run.scores[head], root = Math.sqrt(D);
-  const own = weighRows(run.weights[head], run.v[group], T, D, 1);
-  const facts = {
-    model, block, head, t, T, M, D, H, G, group, root, run, scaled, own,
-    gate: state.gates[block][head],
-    raw: scaled.map((s) => s * root),
-    weights: run.weights[head],
-    q: run.q[head], k: run.k[group], v: run.v[group],
-    wq: turnedWeights(parts.qkv.weight, M, head * D, D),
-    wk: turnedWeights(parts.qkv.weight, M, (H + group) * D, D),
-    wv: turnedWeights(parts.qkv.weight, M, (H + G + group) * D, D),
-    wo: turnedWeights(parts.proj.weight, H * D, 0, M),
-    visible: config.causal ? t + 1 : T,
-    name: (tokenPlace(model, t) ? 'the patch at ' : '') + tokenName(model, t),
-    keyName: (j) => tokenName(model, j),
-  };
-  facts.rawRow = rowOf(facts.raw, T, t);
-  facts.scaledRow = rowOf(scaled, T, t);
-  facts.weightRow = rowOf(facts.weights, T, t);
-  facts.exp = exponentials(facts.scaledRow);
-  const byWeight = (a, b) => facts.weightRow[b] - facts.weightRow[a];
-  facts.order = Array.from({length: facts.visible}, (_, j) => j).sort(byWeight);
-  facts.key = facts.order[0]; /* the key that is marked and whose numbers are shown */
-  facts.share = headShare(facts);
-  return facts;
+/* The largest magnitude of the finite numbers. */
+function largestSize(values) {
+  let most = 0;
+  for (let i = 0; i < values.length; i++) if (Number.isFinite(values[i])) most = Math.max(most, Math.abs(values[i]));
+  return most;
 }
 
-/* The share of this head in the output row of attention: the projection of its part onto the whole row. The shares of
- * all heads and of the bias sum to 1. */
-function headShare({run, wo, M, D, H, head, t}) {
-  const out = rowOf(run.out, M, t), part = rowOf(run.heads[head], D, t);
-  let along = 0, whole = 0;
-  for (let m = 0; m < M; m++) {
+/* The 98th percentile of magnitudes: a few numbers of the residual stream are far larger than the others, which would
+ * all be pale. */
+function commonSize(values) {
+  const sizes = values.map(Math.abs).sort();
+  return sizes[Math.floor(0.98 * (sizes.length - 1))] || 1;
+}
+
+/* The keys that query t of a head sees, by weight, largest first. */
+function keysByWeight(weightRow, visible) {
+  return Array.from({length: visible}, (_, j) => j).sort((a, b) => weightRow[b] - weightRow[a]);
+}
+
+/* The patch with the most ink, the first one in case of a tie: a query that is easy to recognize. */
+function inkToken(model, bytes) {
+  const {patch, columns} = model.config;
+  let best = model.first, most = -1;
+  for (let n = 0; n < model.patches; n++) {
+    const {row, column} = tokenPlace(model, model.first + n);
     let sum = 0;
-    for (let d = 0; d < D; d++) sum += part[d] * wo[(head * D + d) * M + m];
-    along += sum * out[m];
-    whole += out[m] * out[m];
+    for (let i = 0; i < patch * patch; i++) {
+      sum += bytes[(row * patch + Math.floor(i / patch)) * columns + column * patch + (i % patch)];
+    }
+    if (sum > most) [best, most] = [model.first + n, sum];
   }
-  return whole > 0 ? along / whole : 0;
+  return best;
 }
 
-/* ---- Formulas: a list of signs and of symbols with their shapes -------------------------------------------------- */
+/* ---- Names ------------------------------------------------------------------------------------------------------- */
 
-function symbol(text, marks, ...shape) {
-  return {text, ...marks, shape: shape.join(' × ')};
+/* "cls", or the number of a patch, from 1: what stands beside a row. */
+function shortTokenName(model, t) {
+  return t < model.first ? 'cls' : String(t - model.first + 1);
 }
 
-function stepFormulas({model, block, T, M, D, H, head, group, G}) {
-  const post = model.config.order === 'post', norm = model.config.norm === 'rms' ? 'RMSNorm' : 'LayerNorm';
-  const N = symbol('N', {}, T, M), {qkv, proj} = model.blocks[block], h = head + 1, g = G < H ? group + 1 : h;
-  const product = (left, letter, mark, number) => [symbol(letter, {sub: number}, T, D), '=', left,
-    symbol('W', {sub: mark}, M, D), ...(qkv.bias ? ['+', symbol('b', {sub: mark}, D)] : [])];
-  const sum = ['X', '+', 'A'].map((part) => (part === '+' ? part : symbol(part, {}, T, M)));
-  const next = symbol('X′', {}, T, M);
-  return {
-    tokens: [symbol('X', {}, T, M), '=', symbol('tokens', {}, `${T} rows of ${M} numbers`)],
-    norm: post ? [N, '=', symbol('X', {}, T, M)] : [N, '=', norm + '(', symbol('X', {}, T, M), ')'],
-    q: product(N, 'Q', 'Q', h),
-    k: product(N, 'K', 'K', g),
-    v: product(N, 'V', 'V', g),
-    scores: [symbol('S', {}, T, T), '=', symbol('Q', {sub: h}, T, D), symbol('K', {sup: 'T'}, D, T)],
-    scale: [symbol('S', {}, T, T), '÷', symbol(`√${D} = ${shortNumber(Math.sqrt(D))}`, {}, 'a number')],
-    softmax: [symbol('P', {}, T, T), '=', 'softmax(', symbol(`S ÷ √${D}`, {}, T, T), ')'],
-    sum: [symbol('O', {sub: h}, T, D), '=', symbol('P', {}, T, T), symbol('V', {sub: g}, T, D)],
-    concat: [symbol('C', {}, T, H * D), '=', '[', ...concatSymbols(T, D, H, head), ']'],
-    output: [symbol('A', {}, T, M), '=', symbol('C', {}, T, H * D), symbol('W', {sub: 'O'}, H * D, M),
-      ...(proj.bias ? ['+', symbol('b', {sub: 'O'}, M)] : [])],
-    residual: post ? [next, '=', norm + '(', ...sum, ')'] : [next, '=', ...sum],
-  };
+function longTokenName(model, t) {
+  return t < model.first ? 'the class token' : `patch ${shortTokenName(model, t)} (${tokenName(model, t)})`;
 }
 
-/* At most four heads are named: the first, this one, the last. */
-function concatSymbols(T, D, H, head) {
-  const shown = [...new Set(H <= 4 ? Array.from({length: H}, (_, h) => h) : [0, head, H - 1])].sort((a, b) => a - b);
-  const parts = [];
-  shown.forEach((h, n) => {
-    if (n) parts.push(h - shown[n - 1] > 1 ? '| … |' : '|');
-    parts.push(symbol('O', {sub: h + 1}, T, D));
+/* ---- Facts ------------------------------------------------------------------------------------------------------- */
+
+/* All values of the walk for `state`; `run` is the result of runBlock for the block, `last` that for the last one. */
+function stepFacts(model, state, run, last, image) {
+  const {config, tokens: T} = model, {block, head, token: t} = state, parts = model.blocks[block];
+  const H = parts.heads, G = parts.groups, D = config.head_width, visible = config.causal ? t + 1 : T;
+  const lanes = Array.from({length: H}, (_, h) => {
+    const group = Math.floor(h / (H / G));
+    return {h, group, q: run.q[h], k: run.k[group], v: run.v[group], scores: run.scores[h], weights: run.weights[h],
+      out: run.heads[h], off: !state.gates[block][h], scoreRow: rowOf(run.scores[h], T, t),
+      weightRow: rowOf(run.weights[h], T, t)};
   });
-  return parts;
-}
-
-/* ---- Words: what happens, with the numbers of this token --------------------------------------------------------- */
-
-function stepWords(facts) {
-  const {model, block, head, t, T, M, D, H, G, group, name, run, visible, exp, keyName} = facts;
-  const best = facts.key, n = shortNumber;
-  const length = (matrix) => n(lengthOf(rowOf(matrix, M, t)));
-  const post = model.config.order === 'post';
-  const hidden = visible < T ? ` A causal model hides the ${plural(T - visible, 'token')} after it.` : '';
-  const shared = G < H ? ` Heads share keys and values here: head ${head + 1} reads those of group ${group + 1}.` : '';
+  const order = keysByWeight(lanes[head].weightRow, visible);
+  const key = state.key === null || state.key >= visible ? order[0] : state.key;
   return {
-    tokens: `The image is split into patches; each is a row of X${model.first ? ', after the class token' : ''}. ` +
-      (block ? `Block ${block + 1} gets the output of the previous ${block > 1 ? block + ' blocks' : 'block'}.`
-        : 'In the first block a row is the patch times a matrix, plus its position embedding.') +
-      ` The marked row is ${name}: ${M} numbers, length ${length(run.x)}.`,
-    norm: post ? 'This model normalizes after attention: the heads read X unchanged.'
-      : `Each row is normalized, so that tokens with large values do not dominate. ` +
-        `Its length goes from ${length(run.x)} to ${length(run.n)}.`,
-    q: `A query describes what a token searches for. ` +
-      `A ${M} × ${D} matrix of the head maps every row to a query of ${D} numbers.`,
-    k: `A key describes what a token offers to queries. Same rows, another matrix.${shared}`,
-    v: `A value is what a token contributes when it is attended to. A third matrix.`,
-    scores: `The dot product of the query of ${name} with every key. The larger it is, the better they ` +
-      `match; the best is ${keyName(best)} with ${n(facts.rawRow[best])}.${hidden}`,
-    scale: `Sums of ${D} products grow with ${D}; dividing by √${D} = ${n(facts.root)} keeps the softmax from ` +
-      `saturating on one key. ${n(facts.rawRow[best])} becomes ${n(facts.scaledRow[best])}.`,
-    softmax: `e to the power of each score (the largest, ${n(exp.top)}, subtracted first) is positive; their sum ` +
-      `is ${n(exp.sum)}. Divided by the sum they add up to 1: ${percent(facts.weightRow[best])} goes to ` +
-      `${keyName(best)}.`,
-    sum: `The weighted sum of the values is one row of ${D} numbers: the output of the head for ${name}. ` +
-      `The largest part, ${percent(facts.weightRow[best])}, is the value of ${keyName(best)}.`,
-    concat: (H === 1 ? 'The block has no other head; the rows of several heads would be concatenated: '
-      : `All ${H} heads do the same with their own matrices. Their rows are concatenated: `) +
-      `${H} × ${D} = ${H * D} numbers per token.` +
-      (facts.gate ? '' : ' This head is switched off, so its part is zeros.'),
-    output: `The output matrix combines the heads. ${shareWords(facts)}`,
-    residual: `The result is added to the input of the block: attention adds a row of length ${length(run.out)} to a ` +
-      `row of length ${length(run.x)}. ${post ? 'Then comes the norm.' : 'The MLP of the block reads it next.'}`,
+    model, block, head, t, key, order, visible, lanes, run, image, T, D, H, G,
+    M: config.width, F: config.mlp, blocks: model.blocks.length, root: Math.sqrt(D),
+    post: config.order === 'post', maps: state.result.maps, finalMatrix: matrixOf(last.y, T, config.width, commonSize(last.y)),
+    probabilities: state.result.probabilities, logits: state.result.logits,
+    name: longTokenName(model, t), keyName: longTokenName(model, key),
+    nameOf: (j) => longTokenName(model, j), shortOf: (j) => shortTokenName(model, j),
+    matrices: stepMatrices(model, block, run, lanes, image),
   };
 }
 
-/* The share of this head in the output row, in words. */
-function shareWords({model, block, head, H, name, share}) {
-  const others = [H > 1 && 'the other heads', model.blocks[block].proj.bias && 'the bias'].filter(Boolean);
-  if (share < 0) return `Head ${head + 1} contributes against the other parts of the output row of ${name}.`;
-  return `Head ${head + 1} contributes ${percent(share)} of the output row of ${name}` +
-    `${others.length ? `, ${others.join(' and ')} the rest` : ''}.`;
+/* ---- Matrices ---------------------------------------------------------------------------------------------------- */
+
+/* {values, rows, columns, most, signed}: `most` is the value with the strongest colour. Matrices that are added or
+ * compared share it, and a matrix has the same one in every step. Weights have a scale instead, pixels are ink. */
+function matrixOf(values, rows, columns, most = largestSize(values) || 1) {
+  return {values, rows, columns, most, signed: true};
 }
 
-const stepTitles = {
-  tokens: 'Tokens', norm: 'Norm', q: 'Queries', k: 'Keys', v: 'Values', scores: 'Scores', scale: 'Scaling',
-  softmax: 'Softmax', sum: 'Weighted sum', concat: 'Concat', output: 'Output matrix', residual: 'Residual',
-};
-const stepKeys = Object.keys(stepTitles);
+function transposed(values, rows, columns) {
+  const turned = new Float32Array(values.length);
+  for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) turned[c * rows + r] = values[r * columns + c];
+  return turned;
+}
+
+/* The pixels of patches as rows (T,P), from 0 to 1; the class token has none. */
+function patchRows(model, bytes) {
+  const {patch, columns} = model.config, size = patch * patch, rows = new Float32Array(model.tokens * size);
+  for (let t = 0; t < model.tokens; t++) {
+    const place = tokenPlace(model, t);
+    for (let i = 0; i < size; i++) {
+      rows[t * size + i] = !place ? NaN
+        : bytes[(place.row * patch + Math.floor(i / patch)) * columns + place.column * patch + (i % patch)] / 255;
+    }
+  }
+  return rows;
+}
+
+/* The scale of weights ends where the marked query's do: most heads have their largest weight below it. */
+function headMatrices(lanes, T, D) {
+  const most = (pick) => Math.max(...lanes.map((lane) => largestSize(pick(lane)))) || 1;
+  const sizes = {q: most((lane) => lane.q), k: most((lane) => lane.k), v: most((lane) => lane.v),
+    scores: most((lane) => lane.scores), out: most((lane) => lane.out)};
+  const high = sharedMax(lanes.map((lane) => largestOf(lane.weightRow)));
+  const all = {};
+  for (const {h, q, k, v, scores, weights, out} of lanes) {
+    all['Q' + h] = matrixOf(q, T, D, sizes.q);
+    all['K' + h] = matrixOf(k, T, D, sizes.k);
+    all['KT' + h] = matrixOf(transposed(k, T, D), D, T, sizes.k);
+    all['V' + h] = matrixOf(v, T, D, sizes.v);
+    all['S' + h] = matrixOf(scores, T, T, sizes.scores);
+    all['P' + h] = {values: weights, rows: T, columns: T, signed: false, scale: weightScale('linear', 1 / T, high)};
+    all['O' + h] = matrixOf(out, T, D, sizes.out);
+  }
+  return all;
+}
+
+function stepMatrices(model, block, run, lanes, image) {
+  const {config, tokens: T} = model, M = config.width, D = config.head_width, H = lanes.length;
+  const {groups, qkv, proj} = model.blocks[block], stream = commonSize(run.x), size = config.patch * config.patch;
+  const of = (values) => matrixOf(values, T, M, stream);
+  return {
+    pixels: {values: patchRows(model, image.bytes), rows: T, columns: size, ink: true},
+    embed: matrixOf(turnedWeights(model.part('patch_embed.proj.weight'), size, M), size, M),
+    place: of(model.part('pos_embed')),
+    X: of(run.x), A: of(run.out), X1: of(run.mid), E: of(run.mlp), Y: of(run.y),
+    N: matrixOf(run.n, T, M), N2: matrixOf(run.n2, T, M),
+    W: matrixOf(turnedWeights(qkv.weight, M, (H + 2 * groups) * D), M, (H + 2 * groups) * D),
+    WO: matrixOf(turnedWeights(proj.weight, H * D, M), H * D, M),
+    F: matrixOf(run.hidden, T, config.mlp),
+    ...headMatrices(lanes, T, D),
+  };
+}

@@ -1,5 +1,5 @@
-/* The text around the stage: the formula with its shapes, the numbers of the current row, and the export. It is text,
- * not pixels, for screen readers, selection and copying. */
+/* The text around the stage: the formula with its shapes, the numbers of the marked query and key, and the export. It is
+ * text, not pixels, for screen readers, selection and copying. */
 
 /* ---- The formula ------------------------------------------------------------------------------------------------- */
 
@@ -30,6 +30,10 @@ function drawFormula(pen, x, y, parts, colours) {
   }
 }
 
+function wordsElement(words) {
+  return words.map((part) => (part.role ? element('span', {class: 'is-' + part.role}, part.text) : part));
+}
+
 /* ---- The numbers ------------------------------------------------------------------------------------------------- */
 
 const vectorMost = 32;
@@ -41,7 +45,7 @@ function signedNumber(x) {
 
 /* A row of a matrix, number by number, each on its colour. own: [first, count] of the framed ones; most: the value with
  * the strongest colour. */
-function vectorElement(name, values, {own = null, most = largestSize(values) || 1} = {}) {
+function vectorElement(name, values, {own = null, role = null, most = largestSize(values) || 1} = {}) {
   const shown = Math.min(values.length, vectorMost);
   const first = own && own[0] + own[1] > shown ? own[0] : 0, count = own && first ? Math.min(own[1], shown) : shown;
   const cells = Array.from(values.subarray(first, first + count), (x, i) => {
@@ -51,69 +55,72 @@ function vectorElement(name, values, {own = null, most = largestSize(values) || 
       style: `background:rgb(${colour.join()});color:${inkFor(...colour)}`}, signedNumber(x));
   });
   const more = values.length - count;
-  return element('div', {class: 'step-vector'}, element('b', null, name),
+  return element('div', {class: 'step-vector'}, element('b', {class: role && 'is-' + role}, name),
     element('span', {class: 'step-cells'}, cells, more > 0 && element('em', null, `and ${more} more`)));
 }
 
-/* One score, number by number: the query, the best matching key, and their products, which sum to the score. */
-function scoreVectors({q, k, t, D, key: best, rawRow, keyName}) {
-  const query = rowOf(q, D, t), key = rowOf(k, D, best), products = query.map((x, d) => x * key[d]);
-  return [vectorElement('q', query), vectorElement('k', key), vectorElement('q × k', products),
-    element('p', {class: 'hint'}, `k is that of ${keyName(best)}. The products add up to ` +
-      `${signedNumber(rawRow[best])}.`)];
+/* One score, number by number: the query, the marked key, and their products, which sum to the score. */
+function scoreVectors({lanes, head, t, D, key, root, keyName}) {
+  const {q, k, scoreRow} = lanes[head], query = rowOf(q, D, t), other = rowOf(k, D, key);
+  const products = query.map((x, d) => x * other[d]), n = shortNumber;
+  return [vectorElement('query', query, {role: 'query'}), vectorElement('key', other, {role: 'key'}), vectorElement('products', products),
+    element('p', {class: 'hint'}, `Head ${head + 1}, key: ${keyName}. The products add up to ${n(scoreRow[key] * root)}.`,
+      ` Divided by √${D} = ${n(root)}, the score is ${n(scoreRow[key])}.`)];
 }
 
-/* The weighted sum of values, number by number: the largest parts, the sum of all others, and the total. */
-function sumVectors({own, v, t, D, order, weightRow, keyName}) {
-  const out = rowOf(own, D, t), rest = Float32Array.from(out), top = order.slice(0, 3);
-  const parts = top.map((j) => rowOf(v, D, j).map((x) => weightRow[j] * x));
-  parts.forEach((part) => part.forEach((x, d) => (rest[d] -= x)));
-  const most = Math.max(...[...parts, rest, out].map(largestSize)) || 1, left = order.length - top.length;
-  return [...parts.map((part, n) => vectorElement(`${percent(weightRow[top[n]])} of ${keyName(top[n])}`, part, {most})),
-    ...(left > 0 ? [vectorElement(`the other ${left}`, rest, {most})] : []), vectorElement('sum: o', out, {most})];
+/* What the marked key gets in every head. */
+function headsElement({lanes, head, key, keyName, order}, word) {
+  const line = ({h, scoreRow, weightRow, off}) => element('tr', {class: h === head ? 'best' : null},
+    element('th', {scope: 'row'}, `head ${h + 1}${off ? ' (off)' : ''}`), element('td', null, signedNumber(scoreRow[key])),
+    word === 'weight' && element('td', null, percent(weightRow[key])));
+  const columns = ['', 'score', word === 'weight' && 'weight'].filter((text) => text !== false);
+  return element('table', {class: 'step-keys'}, element('caption', null, 'The marked key, ', element('span', {class: 'is-key'}, keyName), ', in every head',
+    order[0] === key ? `: the largest weight of head ${head + 1}` : ''),
+  element('thead', null, element('tr', null, columns.map((text) => (text ? element('th', {scope: 'col'}, text) : element('td'))))),
+  element('tbody', null, lanes.map(line)));
 }
 
-/* The strongest keys, from score to weight, up to the current step. */
-function keysElement(facts, key) {
-  const n = shortNumber, shown = facts.order.slice(0, 4);
-  const heads = ['key', 'q · k', `÷ √${facts.D}`, 'e^(s − max)', 'weight'];
-  const cells = (j) => [facts.keyName(j), n(facts.rawRow[j]), n(facts.scaledRow[j]), n(facts.exp.values[j]),
-    percent(facts.weightRow[j])];
-  const upto = key === 'scale' ? 3 : 5;
-  const line = (tag, texts) => element('tr', null, texts.slice(0, upto).map((text, c) =>
-    element(c && tag === 'td' ? 'td' : 'th', {scope: c && tag === 'td' ? null : tag === 'td' ? 'row' : 'col'}, text)));
-  const rest = facts.order.length - shown.length;
-  const foot = upto === 5 && rest > 0 ? line('td', [`the other ${rest}`, '', '',
-    n(facts.exp.sum - shown.reduce((sum, j) => sum + facts.exp.values[j], 0)),
-    percent(1 - shown.reduce((sum, j) => sum + facts.weightRow[j], 0))]) : null;
-  const sum = upto === 5 ? line('td', ['together', '', '', n(facts.exp.sum), '100 %']) : null;
-  return element('table', {class: 'step-keys'}, element('caption', null, 'The keys with the largest weights'),
-    element('thead', null, line('th', heads)),
-    element('tbody', null, shown.map((j) => line('td', cells(j))), foot, sum));
+/* The output of the selected head as a sum: the marked key's part, and the others. */
+function sumVectors({lanes, head, t, D, key, keyName}) {
+  const {weightRow, v, out, off} = lanes[head], own = rowOf(out, D, t), value = rowOf(v, D, key);
+  const part = value.map((x) => x * weightRow[key]), rest = own.map((x, d) => x - part[d]), most = largestSize(own) || 1;
+  if (off) return [vectorElement('value', value, {role: 'key'}), vectorElement('output', own)];
+  return [vectorElement('value', value, {role: 'key'}), vectorElement(`× ${percent(weightRow[key])}`, part, {most}),
+    vectorElement('all others', rest, {most}), vectorElement('output', own, {most, role: 'query'}),
+    element('p', {class: 'hint'}, `Head ${head + 1}, key: ${keyName}.`)];
 }
 
 function stepNumbers(facts, key) {
-  const {run, t, M, D, H, head} = facts, row = (name, matrix, width) => vectorElement(name, rowOf(matrix, width, t));
+  const {run, t, M, D, H, F, head, lanes, model, image} = facts, row = (name, matrix, width) => vectorElement(name, rowOf(matrix, width, t), {role: 'query'});
+  const size = model.config.patch ** 2, own = {own: [head * D, D], role: 'query'};
+  const concat = () => vectorElement('c', rowOf(run.concat, H * D, t), own);
   const rows = {
+    patches: () => (t < model.first ? [] : [vectorElement('pixels', rowOf(facts.matrices.pixels.values, size, t), {role: 'query', most: 1})]),
     tokens: () => [row('x', run.x, M)],
     norm: () => [row('x', run.x, M), row('n', run.n, M)],
-    q: () => [row('n', run.n, M), row('q', facts.q, D)],
-    k: () => [row('n', run.n, M), row('k', facts.k, D)],
-    v: () => [row('n', run.n, M), row('v', facts.v, D)],
-    scores: () => scoreVectors(facts),
+    project: () => [row(facts.post ? 'x' : 'n', run.n, M), row('query', lanes[head].q, D), vectorElement('key', rowOf(lanes[head].k, D, facts.key), {role: 'key'}),
+      vectorElement('value', rowOf(lanes[head].v, D, facts.key), {role: 'key'})],
+    split: () => [row('query', lanes[head].q, D), vectorElement('key', rowOf(lanes[head].k, D, facts.key), {role: 'key'}),
+      vectorElement('value', rowOf(lanes[head].v, D, facts.key), {role: 'key'})],
+    scores: () => [...scoreVectors(facts), headsElement(facts, 'score')],
+    softmax: () => [headsElement(facts, 'weight')],
+    look: () => [headsElement(facts, 'weight')],
     sum: () => sumVectors(facts),
-    concat: () => [vectorElement('c', rowOf(run.concat, H * D, t), {own: [head * D, D]})],
-    output: () => [vectorElement('c', rowOf(run.concat, H * D, t), {own: [head * D, D]}), row('a', run.out, M)],
+    concat: () => [concat()],
+    output: () => [concat(), row('a', run.out, M)],
     residual: () => [row('x', run.x, M), row('a', run.out, M), row('x′', run.mid, M)],
+    mlp: () => [row('x′', run.mid, M), row('hidden', run.hidden, F), row('MLP', run.mlp, M), row('y', run.y, M)],
+    blocks: () => [row('y', run.y, M)],
+    answer: () => [vectorElement('logits', Float32Array.from(facts.logits))],
   };
-  return rows[key] ? rows[key]() : [keysElement(facts, key)];
+  return image ? rows[key]() : [];
 }
 
 /* The main numbers, for screen readers. */
-function stepSummary(facts, key) {
-  const best = facts.order.slice(0, 3).map((j) => `${facts.keyName(j)} ${percent(facts.weightRow[j])}`).join(', ');
-  return `Step ${stepTitles[key]}, block ${facts.block + 1}, head ${facts.head + 1}, from ${facts.name}. ` +
-    `Largest weights: ${best}.`;
+function stepSummary(facts, {title}) {
+  const {lanes, key, keyName, name, block} = facts;
+  const weights = lanes.slice(0, 16).map(({h, weightRow}) => `head ${h + 1} ${percent(weightRow[key])}`).join(', ');
+  return `${title}. Block ${block + 1}, query: ${name}, key: ${keyName}. Weights of the key: ${weights}.`;
 }
 
 /* ---- The file ---------------------------------------------------------------------------------------------------- */
@@ -130,19 +137,16 @@ function wrapWords(text, width, size) {
 }
 
 /* The finished step as SVG: title, formula, stage, words. */
-function stepSvg(facts, key, source) {
-  const width = 1000, edge = 24, colours = themeColours(), sizes = stageSizes(facts, width - 2 * edge);
-  const scene = stepScenes(facts, sizes)[key], {placed, height} = placePieces(scene.pieces, sizes.width);
-  const moved = new Map(Array.from(placed, ([id, {piece, box}]) =>
-    [id, {piece, box: {...box, x: box.x + edge, y: box.y + 130}}]));
-  const pen = svgPen(), number = stepKeys.indexOf(key) + 1;
-  pen.label(edge, 38, `${number}. ${stepTitles[key]}`, {size: 20, weight: 600, fill: colours.ink});
-  pen.label(edge, 60, `${source}, block ${facts.block + 1}, head ${facts.head + 1}, from ${facts.name}`,
-    {size: 13, fill: colours.soft});
-  drawFormula(pen, edge, 92, stepFormulas(facts)[key], colours);
-  drawStage(pen, null, {scene, placed: moved}, 1, {colours, facts});
-  const lines = wrapWords(stepWords(facts)[key], sizes.width, 14);
-  lines.forEach((line, n) => pen.label(edge, 130 + height + 34 + 21 * n, line, {size: 14, fill: colours.ink}));
-  const high = 130 + height + 40 + 21 * lines.length;
-  return svgDocument(width, high, pen.text(), `${stepTitles[key]}: one head, step by step`);
+function stepSvg(facts, key, number, source) {
+  const width = 1000, edge = 24, top = 130, colours = themeColours(), layout = stageLayout(facts, width - 2 * edge);
+  const scene = sceneMakers[key](facts, layout), {title, formula, words} = steps[key](facts), pen = svgPen();
+  pen.label(edge, 38, `${number}. ${title}`, {size: 20, weight: 600, fill: colours.ink});
+  pen.label(edge, 60, `${source}, block ${facts.block + 1}, head ${facts.head + 1}, query: ${facts.name}`, {size: 13, fill: colours.soft});
+  drawFormula(pen, edge, 92, formula, colours);
+  pen.shift(edge, top);
+  drawStage(pen, null, scene, 1, {facts, colours, layout});
+  pen.shift(0, 0);
+  const lines = wrapWords(wordsText(words), layout.width, 14);
+  lines.forEach((line, n) => pen.label(edge, top + layout.height + 34 + 21 * n, line, {size: 14, fill: colours.ink}));
+  return svgDocument(width, top + layout.height + 40 + 21 * lines.length, pen.text(), `${title}: multi-head attention, step by step`);
 }

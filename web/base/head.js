@@ -1,0 +1,89 @@
+/* The head of the page: what it is, what it contains, the answer for the selected image, and the images to choose from.
+ * The bar with the answer and the images stays at the top of the window. */
+
+/* What a page is, by the kind of its data. */
+const headlines = {
+  vit: 'Look inside a Vision Transformer',
+  attention: 'Where attention goes',
+  text: 'What the heads of a language model attend to',
+};
+
+/* [3, 3] gives "3 heads each", [3] gives "3 heads", [4, 2] (a pruned model) gives "heads by block: 4, 2". */
+function countsInWords(counts, name) {
+  const same = counts.every((count) => count === counts[0]);
+  if (counts.length === 1) return plural(counts[0], name);
+  return same ? `${plural(counts[0], name)} each` : `${name}s by block: ${counts.join(', ')}`;
+}
+
+function modelFacts(data, model) {
+  const c = model.config, parameters = data.parameters.parts
+    .reduce((sum, part) => sum + part.shape.reduce((product, size) => product * size, 1), 0);
+  const facts = ['Vision Transformer', plural(c.depth, 'block'), countsInWords(c.heads, 'head'),
+    `width ${c.width}`, `${plural(model.patches, 'patch', 'patches')} of ${c.patch} × ${c.patch}`,
+    model.first ? 'class token' : 'mean of the patches', `${parameters.toLocaleString('en')} parameters`];
+  if (c.kv_heads.some((count, b) => count !== c.heads[b])) {
+    facts.splice(3, 0, countsInWords(c.kv_heads, 'key/value head'));
+  }
+  return facts;
+}
+
+/* `lead` explains in a sentence what can be done here; `tools` are the buttons. */
+function pageHead(data, facts, panels, lead, tools) {
+  const links = panels.map((panel) => element('a', {href: '#' + panel.id}, panel.title));
+  document.getElementById('top').append(
+    element('h1', null, headlines[data.kind]), element('p', {class: 'headline'}, lead),
+    element('div', {class: 'tools'}, tools),
+    element('ul', {class: 'facts'}, [element('b', {class: 'file-name'}, data.title), ...facts].map((fact) => element('li', null, fact))),
+    panels.length > 1 ? element('nav', {'aria-label': 'Panels'}, links) : '');
+}
+
+/* ---- The answer -------------------------------------------------------------------------------------------------- */
+
+/* "7 with 95.8 %", beside the image that was read. */
+function createAnswer(store, model, data) {
+  const canvas = element('canvas', {class: 'map', 'aria-hidden': true});
+  const answer = element('b', {id: 'answer'}), share = element('span', {id: 'answer-share'});
+  const name = element('span', {id: 'image-name', class: 'answer-name'});
+  const update = () => {
+    const {result, image} = store.get(), best = bestOf(result.logits), shown = data.images[image], known = hasLabel(shown);
+    drawPicture(canvas, shown.bytes, model.config.rows, model.config.columns);
+    answer.textContent = String(best);
+    share.textContent = percent(result.probabilities[best]);
+    name.textContent = shown.name;
+    answer.classList.toggle('wrong', known && shown.label !== best);
+    answer.title = known ? `label ${shown.label}` : '';
+  };
+  store.on(['result', 'theme'], update);
+  update();
+  return element('div', {class: 'reading'}, canvas, element('p', null,
+    element('span', {class: 'reading-line'}, 'reads ', answer, ' with ', share), name));
+}
+
+const hasLabel = ({label}) => label !== null && label !== undefined;
+
+/* ---- Choice of image --------------------------------------------------------------------------------------------- */
+
+function createThumb(store, image, n) {
+  const canvas = element('canvas', {class: 'map', 'aria-hidden': true});
+  const answer = bestOf(image.logits), wrong = hasLabel(image) && answer !== image.label;
+  const input = element('input', {type: 'radio', name: 'image', value: n, checked: n === store.get().image,
+    onchange: () => store.set({image: n}),
+    'aria-label': `${image.name}: ${hasLabel(image) ? `label ${image.label}, ` : ''}predicted ${answer}`});
+  return {input, canvas, image, node: element('label', {class: 'thumb' + (wrong ? ' wrong' : ''),
+    title: image.name}, input, canvas, element('span', null, wrong ? `${answer} ≠ ${image.label}` : String(answer)))};
+}
+
+/* The bar: the answer, and a strip of images in one line, which is moved so that the selected one is visible. */
+function createImageBar(store, model, data) {
+  const {rows, columns} = model.config, items = data.images.map((image, n) => createThumb(store, image, n));
+  const strip = element('div', {class: 'thumbs'}, items.map((item) => item.node));
+  const draw = () => items.forEach(({canvas, image}) => drawPicture(canvas, image.bytes, rows, columns));
+  store.on('theme', draw);
+  store.on('image', ({image}) => items.forEach(({input, node}, n) => {
+    input.checked = n === image;
+    if (n === image) strip.scrollLeft = node.offsetLeft - strip.offsetLeft - strip.clientWidth / 2 + node.offsetWidth / 2;
+  }));
+  draw();
+  return element('div', {class: 'image-bar'}, createAnswer(store, model, data),
+    element('fieldset', {class: 'images', id: 'images'}, element('legend', {class: 'hidden'}, 'Image'), strip));
+}

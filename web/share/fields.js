@@ -1,0 +1,77 @@
+/* What of the page's state is shared: one row per field, name: {write(view), read(text, view)}.
+ *
+ * `write` returns a text, or null if the field has nothing to say. `read` returns the values to set in the store, or
+ * throws a RangeError if the text is not one that `write` returns for this page. */
+
+/* An integer from 0 to `count` - 1; count(view) is asked when a link is read, after the fields before it were set. */
+function countField(key, count) {
+  return {
+    write: ({state}) => (Number.isInteger(state[key]) ? String(state[key]) : null),
+    read(text, view) {
+      if (!/^\d{1,6}$/.test(text) || Number(text) >= count(view)) throw new RangeError(text);
+      return {[key]: Number(text)};
+    },
+  };
+}
+
+/* One of a few words; the first is the default, which is not written. */
+function wordField(key, words) {
+  return {
+    write: ({state}) => (words.slice(1).includes(state[key]) ? state[key] : null),
+    read(text) {
+      if (!words.includes(text)) throw new RangeError(text);
+      return {[key]: text};
+    },
+  };
+}
+
+/* Heads that are switched off: "1.2_3.4" for head 2 of block 1 and head 4 of block 3. */
+const gatesField = {
+  write({state}) {
+    const off = state.gates.flatMap((row, b) => Array.from(row, (gate, h) => (gate ? null : `${b + 1}.${h + 1}`)));
+    return off.filter(Boolean).join('_') || null;
+  },
+  read(text, {model}) {
+    const off = new Set(text.split('_'));
+    const gates = model.blocks.map((block, b) => Float32Array.from({length: block.heads}, (_, h) => Number(!off.delete(`${b + 1}.${h + 1}`))));
+    if (off.size) throw new RangeError(text);
+    return {gates};
+  },
+};
+
+/* A drawing, as the panel for drawing writes it; it selects the image itself. */
+const drawingField = {
+  write: ({state, pictures}) => (state.image >= pictures && typeof drawingState === 'function' ? drawingState() : null),
+  read(text) {
+    if (typeof setDrawingState !== 'function' || !setDrawingState(text)) throw new RangeError('drawing');
+    return {};
+  },
+};
+
+const imageField = {...countField('image', ({pictures}) => pictures),
+  write: ({state, pictures}) => (state.image < pictures ? String(state.image) : null)};
+
+const shareFields = {
+  vit: {
+    image: imageField,
+    drawing: drawingField,
+    block: countField('block', ({model}) => model.blocks.length),
+    head: countField('head', ({model, state}) => model.blocks[state.block].heads),
+    query: countField('token', ({model}) => model.tokens),
+    key: countField('key', ({model}) => model.tokens),
+    step: countField('step', ({model}) => stepKeys(model).length),
+    off: gatesField,
+    colour: wordField('scale', ['linear', 'log']),
+    scale: wordField('range', ['fixed', 'per-head']),
+    sort: wordField('sort', ['place', 'entropy', 'distance', 'importance', 'likeness']),
+  },
+  maps: {
+    layer: countField('block', ({set}) => set.layers),
+    head: countField('head', ({set}) => set.heads),
+    query: countField('token', ({set}) => set.queries),
+    key: countField('key', ({set}) => set.keys),
+    colour: wordField('scale', ['linear', 'log']),
+    scale: wordField('range', ['fixed', 'per-head']),
+    sort: wordField('sort', ['number', 'entropy']),
+  },
+};

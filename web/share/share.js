@@ -1,0 +1,176 @@
+/* The state of the page as a text: in the address, "#v=1&image=3&head=2&panel=look", and inside a saved copy of the page.
+ *
+ * The address follows the state, so that a served page can be shared by its address. A link to a local file is of no use
+ * to others; there "Save this page" writes a copy of the file that opens in the same state. A text of another version, or
+ * one that is not of this page, is reported, and what can be read of it is used. */
+
+const shareVersion = '1';
+
+/* Each store of the page with its fields: those of the second and third panel of a page have a number in their names. */
+function shareStores({data, model, stores, pictures}) {
+  const vit = data.kind === 'vit', sets = vit ? [null] : data.sets || [data];
+  return stores.map((store, n) => ({store, after: n ? String(n + 1) : '', fields: shareFields[vit ? 'vit' : 'maps'],
+    about: () => ({model, pictures, set: sets[n], state: store.get()})}));
+}
+
+/* "v=1&..", with the panel that is in view. */
+function writeShared(view, panel) {
+  const parts = new URLSearchParams({v: shareVersion});
+  for (const {fields, about, after} of shareStores(view)) {
+    for (const [name, {write}] of Object.entries(fields)) {
+      const text = write(about());
+      if (text !== null) parts.set(name + after, text);
+    }
+  }
+  if (panel) parts.set('panel', panel);
+  return parts.toString();
+}
+
+/* Sets what the text says. Returns null, or what is wrong with it. */
+function readShared(view, text) {
+  const parts = new URLSearchParams(text), version = parts.get('v');
+  if (version === null) return 'The end of this address is not a state of this page. It is shown from the start.';
+  if (version !== shareVersion) {
+    return `This link was made for version ${version.slice(0, 20)} of the page; this is version ${shareVersion}. It is shown from the start.`;
+  }
+  const wrong = [], known = new Set(['v', 'panel']);
+  for (const {store, fields, about, after} of shareStores(view)) {
+    const patch = {}; /* set at once: a key belongs to the query beside it */
+    for (const [name, {read}] of Object.entries(fields)) {
+      known.add(name + after);
+      if (!parts.has(name + after)) continue;
+      try {
+        const here = about();
+        Object.assign(patch, read(parts.get(name + after), {...here, state: {...here.state, ...patch}}));
+      } catch (error) {
+        if (!(error instanceof RangeError)) throw error;
+        wrong.push(name + after);
+      }
+    }
+    store.set(patch);
+  }
+  for (const name of parts.keys()) if (!known.has(name)) wrong.push(name.slice(0, 20));
+  return wrong.length ? `This link is not entirely of this page; left out: ${[...new Set(wrong)].slice(0, 6).join(', ')}.` : null;
+}
+
+/* ---- Notices ----------------------------------------------------------------------------------------------------- */
+
+function showNotice(text) {
+  const close = element('button', {type: 'button', class: 'small', 'aria-label': 'Close this notice', onclick: () => box.remove()}, '×');
+  const box = element('div', {class: 'notice page-notice', role: 'alert'}, element('p', null, text), close);
+  document.querySelectorAll('.page-notice').forEach((old) => old.remove());
+  document.getElementById('main').prepend(box);
+}
+
+/* ---- The address ------------------------------------------------------------------------------------------------- */
+
+/* The panel at the middle of the window, or null above the first one. */
+function panelInView(panels) {
+  const line = window.innerHeight / 2, found = panels.filter((panel) => panel.element.getBoundingClientRect().top < line);
+  return found.length && window.scrollY > 40 ? found[found.length - 1].id : null;
+}
+
+function goToPanel(panels, id) {
+  const panel = panels.find((one) => one.id === id);
+  if (panel) panel.element.scrollIntoView({behavior: 'instant', block: 'start'});
+  return Boolean(panel);
+}
+
+/* Opens the state of the address or of the copy, and keeps the address up to date. */
+function startSharing(view) {
+  const {panels, stores} = view;
+  let timer = 0, own = null;
+  view.pictures = view.data.images ? view.data.images.length : 0;
+  const write = () => {
+    own = '#' + writeShared(view, panelInView(panels));
+    try {
+      if (own !== location.hash) history.replaceState(null, '', own);
+    } catch (error) {
+      if (error.name !== 'SecurityError') throw error; /* a frame without rights cannot change its address */
+    }
+  };
+  const later = () => {
+    clearTimeout(timer);
+    timer = setTimeout(write, 250);
+  };
+  const open = (text) => {
+    const problem = readShared(view, text), panel = new URLSearchParams(text).get('panel');
+    if (problem) showNotice(problem);
+    if (panel && !goToPanel(panels, panel) && !problem) showNotice('This link names a panel that this page does not have.');
+  };
+  const openAddress = () => {
+    const text = location.hash.slice(1);
+    if (!text || location.hash === own || text === 'main' || goToPanel(panels, text)) return;
+    open(text);
+  };
+  const kept = document.getElementById('mha-state');
+  if (!location.hash && kept) open(JSON.parse(kept.textContent));
+  openAddress();
+  for (const store of stores) store.on(Object.keys(store.get()).filter((key) => key !== 'survey'), later);
+  window.addEventListener('hashchange', openAddress);
+  window.addEventListener('scroll', later, {passive: true});
+}
+
+/* ---- The buttons ------------------------------------------------------------------------------------------------- */
+
+/* The clipboard of the browser, or, where it is not allowed, that of a selected text. */
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const box = element('textarea', {class: 'hidden', 'aria-hidden': true}, text);
+    document.body.append(box);
+    box.select();
+    const done = document.execCommand('copy');
+    box.remove();
+    return done;
+  }
+}
+
+/* The words of a button for two seconds. */
+function flash(button, words) {
+  const before = button.dataset.words || (button.dataset.words = button.textContent);
+  button.textContent = words;
+  announce(words);
+  setTimeout(() => (button.textContent = before), 2000);
+}
+
+let untouchedPage = null;
+
+/* A copy of the page as it was read, before anything was added. Its texts are shared with the page, not copied. */
+function rememberPage() {
+  untouchedPage = document.documentElement.cloneNode(true);
+}
+
+/* The file of the page, with a state inside that it opens with. */
+function pageWithState(text) {
+  const copy = untouchedPage.cloneNode(true), old = copy.querySelector('#mha-state');
+  if (old) old.remove();
+  const state = element('script', {type: 'application/json', id: 'mha-state'});
+  state.textContent = JSON.stringify(text).replace(/</g, '\\u003c');
+  copy.querySelector('#mha-data').before(state);
+  return '<!doctype html>\n' + copy.outerHTML + '\n';
+}
+
+function savedName() {
+  const name = decodeURIComponent(location.pathname.split('/').pop() || '').replace(/\.html?$/, '').replace(/-view$/, '');
+  return (name || 'mha') + '-view.html';
+}
+
+/* "Copy link" where the page is served, and "Save this page" everywhere. */
+function shareButtons(view) {
+  const button = (id, words, press) => {
+    const made = element('button', {type: 'button', id, onclick: () => press(made)}, words);
+    return made;
+  };
+  const copy = button('copy-link', 'Copy link', async (made) => {
+    const address = location.href.split('#')[0] + '#' + writeShared(view, panelInView(view.panels));
+    flash(made, (await copyText(address)) ? 'Link copied' : 'Not copied');
+  });
+  const save = button('save-page', 'Save this page', (made) => {
+    downloadBlob(new Blob([pageWithState(writeShared(view, panelInView(view.panels)))], {type: 'text/html'}), savedName());
+    flash(made, 'Saved');
+  });
+  return /^https?:$/.test(location.protocol) ? [copy, save] : [save];
+}

@@ -1,0 +1,126 @@
+/* The canvas of the walk-through: lays out its scenes, draws them, and knows what is under the pointer. */
+
+/* As wide as its container, of one height for all steps, so that nothing below moves. */
+function createStage(store, model) {
+  const canvas = element('canvas', {id: 'steps-stage', class: 'stage', tabindex: 0, role: 'img'});
+  let scenes = new Map(), facts = null, view = null, before = null, now = null;
+
+  function sceneOf(key) {
+    if (!scenes.has(key)) scenes.set(key, sceneMakers[key](facts, view.layout));
+    return scenes.get(key);
+  }
+
+  function placeOf(event) {
+    const at = canvas.getBoundingClientRect();
+    return {x: ((event.clientX - at.left) * view.layout.width) / at.width, y: ((event.clientY - at.top) * view.layout.height) / at.height};
+  }
+
+  function under(event) {
+    if (!now) return null;
+    const at = placeOf(event);
+    for (const piece of Object.values(now.pieces).reverse()) {
+      const hit = pieceUnder(piece, at, facts);
+      if (hit) return hit;
+    }
+    return null;
+  }
+
+  attachTip(canvas, (event) => {
+    const hit = event && under(event);
+    return hit && hit.lines;
+  });
+  canvas.addEventListener('click', (event) => {
+    const hit = under(event);
+    if (hit && hit.choice) store.set(hit.choice);
+  });
+
+  return {
+    canvas,
+    show(next) {
+      facts = next;
+      const layout = stageLayout(facts, Math.max(240, canvas.parentNode ? canvas.parentNode.clientWidth : 0));
+      view = {facts, layout, colours: themeColours()};
+      scenes = new Map();
+      before = null;
+      now = null;
+      canvas.style.height = layout.height + 'px';
+    },
+    enter(key) {
+      const next = sceneOf(key);
+      if (now === next) return;
+      before = now;
+      now = next;
+    },
+    draw(time) {
+      const {layout} = view, context = sizeCanvas(canvas, layout.width, layout.height);
+      drawStage(canvasPen(context), before, now, time, view);
+      if (time >= 1) before = null;
+    },
+    get width() {
+      return view ? view.layout.width : 0;
+    },
+    get room() {
+      return canvas.parentNode ? Math.max(240, canvas.parentNode.clientWidth) : 0;
+    },
+  };
+}
+
+/* ---- What is under the pointer: {lines, choice} ------------------------------------------------------------------- */
+
+/* The column and row of a box divided into that many. */
+function cellAt(box, {x, y}, rows, columns) {
+  const across = (x - box.x) / box.width, down = (y - box.y) / box.height;
+  if (across < 0 || across >= 1 || down < 0 || down >= 1) return null;
+  return {row: Math.floor(down * rows), column: Math.floor(across * columns)};
+}
+
+function matrixUnder({box, matrix, rows, columns, name, h}, at, facts) {
+  const cell = cellAt(box, at, matrix.rows, matrix.columns);
+  if (!cell) return null;
+  const value = matrix.values[cell.row * matrix.columns + cell.column], head = h === undefined ? null : {head: h};
+  const text = !Number.isFinite(value) ? 'none' : matrix.signed ? value.toPrecision(4).replace('-', '−') : percent(value);
+  const chosen = {...head, ...(rows && {[rows === 'key' ? 'key' : 'token']: cell.row}), ...(columns && {key: cell.column})};
+  const about = [rows && `${rows}: ${facts.nameOf(cell.row)}`, columns && `key: ${facts.nameOf(cell.column)}`,
+    !rows && !columns && `row ${cell.row + 1}, column ${cell.column + 1}`, h !== undefined && `head ${h + 1}`];
+  return {lines: [`${name ? name.text + (name.sub || '') + '  ' : ''}${text}`, ...about.filter(Boolean)],
+    choice: Object.keys(chosen).length ? chosen : null};
+}
+
+const pieceHits = {
+  matrix: matrixUnder,
+
+  bars({box, side, stages, h, word}, at, facts) {
+    const cell = cellAt(box, at, side ? facts.T : 1, side ? 1 : facts.T), key = cell && (side ? cell.row : cell.column);
+    if (!cell) return null;
+    return {lines: [barText(word || 'weight', stages.at(-1).values[key]), `key: ${facts.nameOf(key)}`, `head ${h + 1}`], choice: {head: h, key}};
+  },
+
+  map({box, h}, at, facts) {
+    const size = mapSize(facts.model), by = size.width / box.width, x = (at.x - box.x) * by, y = (at.y - box.y) * by;
+    const key = Array.from({length: facts.T}, (_, t) => t).find((t) => {
+      const corner = mapCorner(facts.model, t, size);
+      return x >= corner.x && x < corner.x + size.cell && y >= corner.y && y < corner.y + size.cell;
+    });
+    return key === undefined ? null
+      : {lines: [percent(facts.lanes[h].weightRow[key]), `key: ${facts.nameOf(key)}`, `head ${h + 1}`], choice: {head: h, key}};
+  },
+
+  rail({boxes}, at, facts) {
+    const token = boxes.findIndex((box) => cellAt(box, at, 1, 1));
+    return token < 0 ? null : {lines: [facts.nameOf(token), 'Click to follow it.'], choice: {token}};
+  },
+
+  photo({box}, at, facts) {
+    const {model} = facts, cell = cellAt(box, at, model.down, model.across);
+    if (!cell) return null;
+    const token = model.first + cell.row * model.across + cell.column;
+    return {lines: [facts.nameOf(token), 'Click to follow it.'], choice: {token}};
+  },
+
+  lane: ({box, h}, at) => (cellAt(box, at, 1, 1) ? {lines: null, choice: {head: h}} : null),
+};
+
+function pieceUnder(piece, at, facts) {
+  const hit = pieceHits[piece.kind];
+  return hit ? hit(piece, at, facts) : null;
+}
