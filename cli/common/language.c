@@ -98,8 +98,9 @@ bool language_fits(mha_context *ctx, const char *command, const mha_tokenizer *t
 {
     mha_tokenizer_info about = {.size = sizeof about};
     if (mha_tokenizer_about(ctx, tokenizer, &about)) return cli_error("%s: %s", command, mha_context_error(ctx));
+    enum { PADDING = 1024 };
     int64_t more = about.tokens - vocabulary;
-    if (more > vocabulary / 32)
+    if (more > vocabulary / 32 || (-more > vocabulary / 32 && -more > PADDING))
         return cli_error("%s: the tokenizer has %lld tokens, but the model %lld; is it that of the model?", command,
                          (long long)about.tokens, (long long)vocabulary);
     if (-more > vocabulary / 32 && !quiet)

@@ -34,8 +34,8 @@ bool language_ids(const cli_given *given, int32_t *ids, int64_t *count);
 bool language_tokenizer(mha_context *ctx, mha_tokenizer **tokenizer, const char *model, const char *given);
 
 /* Whether a tokenizer can be that of a model with so many tokens. Models pad their vocabularies, and tokens are added to
- * tokenizers, so that up to a 32nd more or fewer are taken as the same. More are an error; fewer, which may be padding all
- * the same, are a note on standard error unless `quiet`. */
+ * tokenizers, so that up to a 32nd more or fewer are taken as the same. More are an error, and so are fewer, unless they are
+ * up to 1024 fewer, which may be padding all the same: a note on standard error, if not `quiet`. */
 bool language_fits(mha_context *ctx, const char *command, const mha_tokenizer *tokenizer, int64_t vocabulary,
                    bool quiet);
 

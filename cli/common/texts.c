@@ -1,5 +1,6 @@
 #include "cli/common/texts.h"
 #include "cli/common/cli.h"
+#include "cli/common/language.h"
 #include "cli/common/tokenizer.h"
 #include "io/source.h"
 
@@ -44,6 +45,9 @@ bool texts_open(texts *t, mha_context *ctx, mha_model *model, const texts_from *
     if ((!about.frames && !tokenizer_open(&t->in, ctx, from->model, from->tokenizer, false)) ||
         (t->pair && !tokenizer_open(&t->out, ctx, from->model, from->tokenizer, true)))
         return cli_error("%s", mha_context_error(ctx));
+    if ((t->in && !language_fits(ctx, from->command, t->in, about.vocabulary, true)) ||
+        (t->out && !language_fits(ctx, from->command, t->out, about.classes, true)))
+        return false;
     return mark_drawn(t, about.frames ? about.classes : about.vocabulary);
 }
 

@@ -218,8 +218,8 @@ static int work(mha_context *ctx, const embed_request *r)
     else {
         e.width = about.width;
         good = fits(r, &about) && language_tokenizer(ctx, &tokenizer, r->model, r->tokenizer) &&
-               read_texts(&e.texts, r) && encode(&t, ctx, r, &e.texts, tokenizer, &about) &&
-               embed(&e, ctx, model, r, &t, &about);
+               language_fits(ctx, "embed", tokenizer, about.vocabulary, true) && read_texts(&e.texts, r) &&
+               encode(&t, ctx, r, &e.texts, tokenizer, &about) && embed(&e, ctx, model, r, &t, &about);
     }
     if (good && r->json) good = embed_print_json(r, &e);
     else if (good) embed_print(r, &e);

@@ -204,7 +204,8 @@ static int work(mha_context *ctx, const request *r)
     else {
         f.V = about.classes;
         good = fits(r, &about) && language_tokenizer(ctx, &tokenizer, r->model, r->tokenizer) &&
-               encode(&f, ctx, r, tokenizer, &about) && run(&f, ctx, model);
+               language_fits(ctx, "fill", tokenizer, about.vocabulary, true) && encode(&f, ctx, r, tokenizer, &about) &&
+               run(&f, ctx, model);
     }
     if (good && r->json) good = print_json(&f, r, tokenizer);
     else if (good) print(&f, r, tokenizer);

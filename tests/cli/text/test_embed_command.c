@@ -153,7 +153,7 @@ TEST(wrong_use_is_one_line)
     snprintf(line, sizeof line, "embed %s --lines %s", model(false), in_folder("empty.txt"));
     words_refused(line, "has no text; it needs one on each line");
     snprintf(line, sizeof line, "embed %s cat --tokenizer %s", model(false), letters_make("letters", NULL));
-    words_refused(line, "is not below 16, the size of the model's vocabulary");
+    words_refused(line, "embed: the tokenizer has 30 tokens, but the model 16; is it that of the model?");
     words_refused("embed", "missing MODEL");
     words_refused("embed /nowhere cat", "/nowhere");
 }

@@ -119,6 +119,11 @@ TEST(wrong_use_is_one_line)
     snprintf(line, sizeof line, "fill %s 'a'", letters);
     words_refused(line, "is no masked language model; 'mha generate'");
     snprintf(line, sizeof line, "fill %s 'a' --tokenizer %s", model(true), letters);
+    words_refused(line, "fill: the tokenizer has 30 tokens, but the model 16; is it that of the model?");
+    letters_file(command_folder, "few.json",
+                 "{\"version\": \"1.0\", \"model\": {\"type\": \"WordLevel\", "
+                 "\"unk_token\": \"b\", \"vocab\": {\"a\": 0, \"b\": 1}}}");
+    snprintf(line, sizeof line, "fill %s 'a' --tokenizer %s", model(true), in_folder("few.json"));
     words_refused(line, "the tokenizer has no mask token");
     words_refused("fill", "missing MODEL");
     words_refused("fill /nowhere 'a [MASK]'", "/nowhere");
