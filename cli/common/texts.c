@@ -2,6 +2,7 @@
 #include "cli/common/cli.h"
 #include "cli/common/language.h"
 #include "cli/common/tokenizer.h"
+#include "cli/common/wording.h"
 #include "io/source.h"
 
 #include <stdlib.h>
@@ -164,7 +165,12 @@ static bool generate(texts *t, bool prompt_only, int32_t *prompt, int64_t *promp
     o.method = MHA_GENERATE_GREEDY;
     o.max_new_tokens = prompt_only ? 1 : t->from->new_tokens;
     bool ok = !mha_generation_create(t->ctx, &g, t->model, &in, &o) && !mha_generation_run(t->ctx, g);
-    if (!ok) cli_error("%s: generating the targets: %s", t->from->command, mha_context_error(t->ctx));
+    if (!ok) {
+        static const wording words[] = {{"prompt", "line"}, {NULL, NULL}};
+        char line[600];
+        cli_error("%s: generating the targets: %s", t->from->command,
+                  wording_apply(line, sizeof line, mha_context_error(t->ctx), words));
+    }
     for (int64_t b = 0; ok && b < in.count; b++) all += mha_generation_get(g, b).count;
     if (ok && prompt_only) {
         mha_generated one = mha_generation_get(g, 0);

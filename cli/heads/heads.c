@@ -11,6 +11,7 @@
 #include "cli/common/options.h"
 #include "cli/common/session.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -149,6 +150,10 @@ static bool reads_images(const session *s)
     if (s->about.frames)
         return cli_error("%s: the model reads audio; give it some with --audio FILE.wav", s->from->file);
     if (s->about.vocabulary) return cli_error("%s: the model reads text; give it one with --text FILE", s->from->file);
+    if (s->about.channels > 1)
+        return cli_error("heads: surveys are for models of grey images, %s reads %" PRId64
+                         " channels; 'mha classify MODEL IMAGE --heads' shows the maps of its heads",
+                         s->from->file, s->about.channels);
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* The survey of a text model for the command: opening, measuring, printing. */
 #include "cli/heads/text_ablate.h"
 #include "cli/common/cli.h"
+#include "cli/common/wording.h"
 #include "cli/maps/text.h"
 #include "io/json.h"
 
@@ -32,8 +33,11 @@ static bool measure(text_survey *s, const texts *t, const mha_text_options *o, c
 {
     double start = cli_clock();
     *s = (text_survey){.pair = t->pair, .tokens = (t->frames ? t->starts[1] : t->starts[0])[t->count]};
-    if (mha_text_survey_make(t->ctx, &s->of, t->model, &t->of, o) || !take_heads(s, t->ctx))
-        return cli_error("%s: %s", r->from->file, mha_context_error(t->ctx));
+    if (mha_text_survey_make(t->ctx, &s->of, t->model, &t->of, o) || !take_heads(s, t->ctx)) {
+        static const wording words[] = {{"options.window", "--window"}, {NULL, NULL}};
+        char line[600];
+        return cli_error("%s: %s", r->from->file, wording_apply(line, sizeof line, mha_context_error(t->ctx), words));
+    }
     s->audio = s->info.audio;
     if (s->window && !s->pair) s->unused = s->tokens - s->info.windows * (s->window - o->before_count - o->after_count);
     s->seconds = cli_clock() - start;

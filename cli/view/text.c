@@ -106,7 +106,10 @@ static bool take_tokens(scene *s, bool decoder_only)
                   t->pair ? 0 : t->after_count) ||
         !take_words(s, first, t->in))
         return false;
+    int64_t most = model_about(t->ctx, t->model).positions;
     if (first->T < 2) return cli_error("view: --text: has a single token; attention needs two");
+    if (most && first->T > most)
+        return cli_error("view: --text: has %" PRId64 " tokens; the model has %" PRId64 " positions", first->T, most);
     if (!t->pair) return true;
     return take_ids(&s->sides[1], NULL, 0, of->decoder_tokens, of->decoder_starts[1], NULL, 0) &&
            take_words(s, &s->sides[1], t->out);

@@ -203,6 +203,10 @@ static bool show_model(mha_context *ctx, const request *r)
         ok = cli_error("%s: the model reads audio; give it some with --audio FILE.wav", r->file);
     else if (ok && model_about(ctx, model).vocabulary)
         ok = cli_error("%s: the model reads text; give it one with --text TEXT", r->file);
+    else if (ok && model_about(ctx, model).channels > 1)
+        ok = cli_error("view: pages are for models of grey images, %s reads %" PRId64
+                       " channels; 'mha classify MODEL IMAGE --heads' shows the maps of its heads",
+                       r->file, model_about(ctx, model).channels);
     ok = ok && load_images(&e, r) && view_model_write(r->page, &bytes, ctx, model, &e);
     if (ok) {
         mha_model_info m = model_about(ctx, model);

@@ -104,6 +104,27 @@ static mha_status take_features(mha_context *ctx, const mha_generation *g, const
     return nn_public_tensor(ctx, &in->features, "inputs.features", "(B,bins,frames)", 3, want);
 }
 
+/* How many tokens a sequence of a stack can have, as far as the model is concerned. */
+static int64_t positions_of(const nn_input_config *in)
+{
+    int64_t most = nn_public_positions(in);
+    return most > 0 ? most : INT64_C(1) << 40;
+}
+
+/* Of the encoder, which reads a whole prompt at once. */
+static mha_status check_lengths(mha_context *ctx, const mha_generation *g, const mha_generation_inputs *in)
+{
+    int64_t most = positions_of(&g->model->d.encoder.input);
+    for (int64_t b = 0; b < in->count; b++) {
+        int64_t length = in->starts[b + 1] - in->starts[b];
+        if (!length) return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "prompt %lld: has no tokens", (long long)b + 1);
+        if (length > most)
+            return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "prompt %lld: has %lld tokens; the model has %lld positions",
+                                  (long long)b + 1, (long long)length, (long long)most);
+    }
+    return MHA_OK;
+}
+
 static mha_status take_prompts(mha_context *ctx, mha_generation *g, const mha_generation_inputs *in)
 {
     const nn_stack_config *d = &g->model->d.decoder;
@@ -123,9 +144,7 @@ static mha_status take_prompts(mha_context *ctx, mha_generation *g, const mha_ge
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "inputs.features: the model reads tokens");
     if (has_encoder(g)) {
         status = copy_prompts(ctx, "tokens", &g->encoder, &g->encoder_starts, in->tokens, in->starts, in->count, -1);
-        for (int64_t b = 0; !status && b < in->count; b++)
-            if (in->starts[b + 1] == in->starts[b])
-                status = nn_public_fail(ctx, MHA_BAD_ARGUMENT, "prompt %lld: has no tokens", (long long)b + 1);
+        if (!status) status = check_lengths(ctx, g, in);
         return status ? status : start_decoder(ctx, g, in);
     }
     if (in->decoder_tokens || in->decoder_starts)
@@ -142,13 +161,6 @@ static int64_t longest_of(const int64_t *starts, int64_t B)
     for (int64_t b = 0; starts && b < B; b++)
         if (starts[b + 1] - starts[b] > longest) longest = starts[b + 1] - starts[b];
     return longest;
-}
-
-/* How many tokens a sequence of the decoder can have, as far as the model is concerned. */
-static int64_t positions_of(const nn_input_config *in)
-{
-    int64_t most = nn_public_positions(in);
-    return most > 0 ? most : INT64_C(1) << 40;
 }
 
 static mha_status make_decoder(mha_context *ctx, mha_generation *g, nn_decoder **decoder,

@@ -163,6 +163,33 @@ TEST(losses_without_heads)
     expect(!*json_element(heads_list, HEADS), "more than %d heads", HEADS);
 }
 
+/* A text of more tokens than the model has positions. */
+TEST(a_text_that_is_too_long_is_one_line)
+{
+    static char many[120], line[1500];
+    static const struct {
+        const char *args, *says;
+    } cases[] = {{"heads %s/hf/bart --text %s", "targets: line 1: has 100 tokens; the model has 64 positions\n"},
+                 {"heads %s/hf/gpt2 --window 70 --text %s", ": --window: is 70, but the model has 64 positions\n"},
+                 {"view %s/hf/gpt2 --text %s", "view: --text: has 100 tokens; the model has 64 positions\n"},
+                 {"view %s/hf/bart --text %s", "targets: line 1: has 100 tokens; the model has 64 positions\n"}};
+    const char *models = getenv("MHA_MODELS");
+    if (!models) {
+        not_given("MHA_MODELS names no folder with hf/");
+        return;
+    }
+    memset(many, 'a', 100);
+    letters_file(command_folder, "many.txt", many);
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        bool view = cases[n].args[0] == 'v';
+        int at = snprintf(line, sizeof line, cases[n].args, models, view ? many : in_folder("many.txt"));
+        at += snprintf(line + at, sizeof line - (size_t)at, " --tokenizer %s", model());
+        if (view) snprintf(line + at, sizeof line - (size_t)at, " -o %s", in_folder("p.html"));
+        const said *it = command("", line);
+        expect(it->status == 2 && !*it->out && one_line(it->err) && strstr(it->err, cases[n].says), "%s", it->err);
+    }
+}
+
 /* An encoder-decoder of MHA_MODELS/hf with the letters' tokenizer: targets that it generates, or lines of a file. */
 TEST(pairs_have_three_tables)
 {
@@ -195,6 +222,13 @@ TEST(pairs_have_three_tables)
     snprintf(line, sizeof line, "heads %s/hf/vit --text %s", models, in_folder("lines.txt"));
     it = command("", line);
     expect(it->status == 2 && one_line(it->err) && strstr(it->err, "does not read text"), "%s", it->err);
+    for (int n = 0; n < 2; n++) {
+        if (n) snprintf(line, sizeof line, "view %s/hf/vit -o %s", models, in_folder("p.html"));
+        else snprintf(line, sizeof line, "heads %s/hf/vit", models);
+        it = command("", line);
+        expect(it->status == 2 && one_line(it->err) && strstr(it->err, "'mha classify MODEL IMAGE --heads'"), "%s",
+               it->err);
+    }
     snprintf(line, sizeof line, "heads %s/hf/whisper --text %s", models, in_folder("lines.txt"));
     it = command("", line);
     expect(it->status == 2 && one_line(it->err) && strstr(it->err, "give it some with --audio FILE.wav"), "%s",
