@@ -83,6 +83,9 @@ MHA_API mha_status mha_model_open(mha_context *ctx, mha_model **model, const cha
                                   const mha_model_options *options);
 MHA_API void mha_model_free(mha_model *model); /* NULL is legal */
 
+/* The families that can be opened, by the model_type of their config.json, from 0; NULL beyond the last. */
+MHA_API const char *mha_model_family(int64_t n);
+
 /* What a model is. A number that does not apply is 0. */
 typedef struct mha_model_info {
     size_t size;           /* of this struct, set by the caller; the rest is filled in */

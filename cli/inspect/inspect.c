@@ -7,11 +7,23 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The names of all families, in lines of 80 columns. */
+static void help_families(void)
+{
+    int at = printf("Families, by the model_type in config.json:");
+    for (int64_t n = 0; mha_model_family(n); n++) {
+        bool wraps = at + (int)strlen(mha_model_family(n)) + 2 > 80;
+        at = (wraps ? 0 : at) +
+             printf("%s%s%s", wraps ? "\n" : " ", mha_model_family(n), mha_model_family(n + 1) ? "," : "\n");
+        at -= wraps;
+    }
+}
+
 static void help(void)
 {
     puts("Examples:\n"
-         "  mha inspect vit.safetensors\n"
-         "                        family, sizes, parameters of each part, tensors\n"
+         "  mha inspect llama     a folder: family, sizes, parameters of each part,\n"
+         "                        tensors, tokenizer, what is missing or left over\n"
          "  mha inspect vit.safetensors --json | jq '.tensors[].name'\n"
          "  mha inspect vit.safetensors --diagram -o vit.svg\n"
          "                        the data flow with its shapes, as a picture\n"
@@ -22,16 +34,17 @@ static void help(void)
          "  --json                print one JSON object\n" DIAGRAM_HELP MODEL_HELP_HEADS CLI_HELP_COLOR "\n"
          "MODEL   a folder as the transformers library saves it, one of its safetensors\n"
          "        files, a checkpoint of llama2.c, a Vision Transformer with timm's tensor\n"
-         "        names or as saved by 'mha train'. Tensors of a folder that are missing or\n"
-         "        left over are listed, and the exit status is 1 if one is missing. Tensors\n"
-         "        that share their numbers count once\n"
+         "        names or as saved by 'mha train'. Tensors of a folder that are missing\n"
+         "        or left over are listed, and the exit status is 1 if one is missing.\n"
+         "        Tensors that share their numbers count once\n"
          "\n"
          "JSON keys: file, family, parameters, assumed, labels, tokenizer: {kind, format,\n"
          "tokens} (or null), missing, left_over (names of tensors), description (the\n"
          "result of mha_model_describe), parts: [{stack, block (null for none), part,\n"
          "parameters}], tensors: [{name, stack, block, part, shape, parameters, type,\n"
          "source (the name in the file), same (an earlier tensor that has the same\n"
-         "numbers, or null)}].");
+         "numbers, or null)}].\n");
+    help_families();
 }
 
 typedef struct request {

@@ -308,7 +308,9 @@ bool nn_family_describe(nn_description *d, const nn_family **family, const nn_he
     nn_fact_string(nn_config_find(c, "model_type|architecture"), type, sizeof type);
     *family = nn_family_find(type);
     if (!*type) return nn_fail(&r.to, "has no model_type, which says what the model is");
-    if (!*family) return nn_fail(&r.to, "the model_type %s is not supported", nn_json_brief(type).text);
+    if (!*family)
+        return nn_fail(&r.to, "the model_type %s is not supported; 'mha inspect --help' lists those that are",
+                       nn_json_brief(type).text);
     if (!fill(d, *family, head, &r)) return false;
     const char *problem = nn_description_problem(d, text, sizeof text);
     return !problem || nn_fail(&r.to, "%s", problem);

@@ -140,7 +140,10 @@ static bool read_scaling(const reading *r, nn_attention_config *a)
             return read_long(r, &a->rotary, a->rotary_width);
         }
     }
-    return nn_fail(&r->to, "the rotary embedding's rope_type %s is not supported", nn_json_brief(word).text);
+    return nn_fail(&r->to,
+                   "the rotary embedding's rope_type %s is not supported; default, linear, dynamic, yarn, longrope and "
+                   "llama3 are",
+                   nn_json_brief(word).text);
 }
 
 /* The object that says it: rope_scaling, if it is not null, else rope_parameters, or of that the part for this type of

@@ -2,6 +2,7 @@
 #include "families/config.h"
 #include "io/failure.h"
 #include "io/json.h"
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,18 @@ static bool open_index(nn_shards *s, const char *folder, const char *path, char 
 
 /* ---- Opening ---------------------------------------------------------------------------------------------------- */
 
+static bool has_gguf(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    bool found = false;
+    for (const struct dirent *e; dir && !found && (e = readdir(dir));) {
+        const char *dot = strrchr(e->d_name, '.');
+        found = dot && strcmp(dot, ".gguf") == 0;
+    }
+    if (dir) closedir(dir);
+    return found;
+}
+
 static bool open_folder(nn_shards *s, const char *folder, char *error, size_t error_size)
 {
     static const char one[] = "model.safetensors", many[] = "model.safetensors.index.json";
@@ -126,7 +139,9 @@ static bool open_folder(nn_shards *s, const char *folder, char *error, size_t er
     for (size_t n = 0; n < sizeof others / sizeof *others; n++)
         if (exists(folder, others[n]))
             return nn_fail(&to, "has %s, which cannot be read; save the model with safe_serialization=True", others[n]);
-    return nn_fail(&to, "has neither %s nor %s", one, many);
+    return nn_fail(&to, "has neither %s nor %s%s", one, many,
+                   has_gguf(folder) ? "; GGUF files cannot be read, the safetensors files that they were made from can"
+                                    : "");
 }
 
 bool nn_shards_open(nn_shards *s, const char *path, bool folder, char *error, size_t error_size)

@@ -165,6 +165,12 @@ mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_i
     return nn_public_give(ctx, info, &all, sizeof all, "mha_model_info");
 }
 
+const char *mha_model_family(int64_t n)
+{
+    const nn_family *family = nn_family_get(n);
+    return family ? family->type : NULL;
+}
+
 const char *mha_model_label(const mha_model *model, int64_t n)
 {
     return model && n >= 0 && n < model->labels.count ? model->labels.all[n] : NULL;

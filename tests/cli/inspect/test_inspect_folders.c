@@ -138,6 +138,35 @@ TEST(shared_numbers_count_once)
     }
 }
 
+TEST(what_is_not_known_is_named_and_what_would_work)
+{
+    static const struct {
+        const char *words, *says;
+    } wrong[] = {
+        {", \"model_type\": \"martian\"", "the model_type \"martian\" is not supported; 'mha inspect --help' lists"},
+        {", \"rope_parameters\": {\"rope_type\": \"odd\"}", "\"odd\" is not supported; default, linear, dynamic,"},
+        {", \"quantization_config\": {\"bits\": 4}", "use the checkpoint in float32, bfloat16 or float16"}};
+    for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
+        configure(2, wrong[n].words);
+        const said *it = inspect("");
+        expect(it->status == 2 && !*it->out && one_line(it->err) && strstr(it->err, wrong[n].says), "%s", it->err);
+    }
+    configure(2, "");
+    char from[300], to[300], line[400];
+    snprintf(from, sizeof from, "%s/model.safetensors", model());
+    snprintf(to, sizeof to, "%s/model.gguf", model());
+    expect(!rename(from, to), "cannot rename");
+    const said *it = inspect("");
+    expect(it->status == 2 && one_line(it->err) && strstr(it->err, "GGUF files cannot be read, the safetensors files"),
+           "%s", it->err);
+    expect(!rename(to, from), "cannot rename");
+    snprintf(line, sizeof line, "inspect --help");
+    it = command("LC_ALL=C", line);
+    expect(it->status == 0 && widest_line(it->out) <= 80 && strstr(it->out, "gpt2, gpt_neox,") &&
+               strstr(it->out, "whisper,"),
+           "%s", it->out);
+}
+
 TEST(a_diagram_is_for_images)
 {
     configure(2, "");
