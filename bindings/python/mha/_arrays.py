@@ -1,6 +1,6 @@
 """Results in the caller's kind of array.
 
-A kind has ``empty(shape, like)``, memory for a result with the type of the array ``like``; ``floats(shape)`` and
+A kind has ``empty(shape, dtype)``, memory for a result with the dtype of one of the caller's arrays; ``floats(shape)`` and
 ``ints(shape)``, float32 and int64; and ``give(result)``, which makes it an array of the caller's. Inputs are read by the
 extension, whatever their kind.
 """
@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from mha import _mha
+
+_mha.know_numpy(np.ndarray)
+
 
 class _Numpy:
-    @staticmethod
-    def empty(shape: tuple, like: Any) -> np.ndarray:
-        return np.empty(shape, like.dtype)
+    empty = staticmethod(np.empty)
 
     @staticmethod
     def floats(shape: tuple) -> np.ndarray:
@@ -35,8 +37,8 @@ class _Torch:
     def __init__(self, torch: Any):
         self._torch = torch
 
-    def empty(self, shape: tuple, like: Any) -> Any:
-        return self._torch.empty(shape, dtype=like.dtype)
+    def empty(self, shape: tuple, dtype: Any) -> Any:
+        return self._torch.empty(shape, dtype=dtype)
 
     def floats(self, shape: tuple) -> Any:
         return self._torch.empty(shape, dtype=self._torch.float32)
@@ -57,8 +59,8 @@ class _Exchange(_Numpy):
         self._dtype = array.dtype
 
     @staticmethod
-    def empty(shape: tuple, like: Any) -> np.ndarray:
-        name = str(like.dtype)
+    def empty(shape: tuple, dtype: Any) -> np.ndarray:
+        name = str(dtype)
         return np.empty(shape, name if name in ("float16", "float32") else np.float32)
 
     def give(self, result: Any) -> Any:
@@ -76,8 +78,6 @@ def _torch_kind(array: Any) -> _Torch:
     import torch.utils.dlpack
 
     if _torch is None:
-        from mha import _mha
-
         _torch = _Torch(torch)
         _mha.know_torch(torch.Tensor, torch.nn.Parameter, torch.utils.dlpack.to_dlpack)
     if array.requires_grad and torch.is_grad_enabled():

@@ -12,6 +12,7 @@ from mha import _threads
 
 Array = Any
 Window = "int | tuple[int | None, int | None] | None"
+_empty = np.empty
 _ALIGN = {"top-left": 0, "bottom-right": 1}
 
 
@@ -130,6 +131,12 @@ def attention(
     >>> weights[0, 0].tolist()
     [[1.0, 0.0], [0.5, 0.5]]
     """
+    if (
+        type(q) is np.ndarray
+        and mask is bias is window is key_lengths is key_padding_mask is alibi is sinks is softcap is out is None
+        and not (dropout or seed or return_lse or return_weights or align != "top-left")
+    ):  # with less overhead
+        return _mha.forward(q=q, k=k, v=v, causal=causal, scale=scale, threads=_threads._threads, empty=_empty, dtype=q.dtype)
     kind = kind_of(q, "q")
     try:
         b, h, tq, _ = q.shape
@@ -137,14 +144,14 @@ def attention(
     except (AttributeError, ValueError):
         raise _shape_error(q, k, v) from None
     if out is None:
-        out = kind.empty((b, h, tq, e), q)
+        out = kind.empty((b, h, tq, e), q.dtype)
     given: dict = {}
     if mask is not None or bias is not None or window is not None or key_padding_mask is not None or align != "top-left":
         options_of(given, b, tk, window=window, mask=mask, bias=bias, key_padding_mask=key_padding_mask, align=align)
     if return_lse:
         given["lse"] = kind.floats((b, h, tq))
     if return_weights:
-        given["weights"] = kind.empty((b, h, tq, tk), q)
+        given["weights"] = kind.empty((b, h, tq, tk), q.dtype)
     _mha.forward(
         q=q, k=k, v=v, out=out, causal=causal, key_lengths=whole_numbers(key_lengths), alibi=alibi, sinks=sinks,
         softcap=softcap, scale=scale, dropout=dropout, seed=seed, threads=_threads._threads, more=given,
@@ -198,7 +205,7 @@ def attention_varlen(
     if query_starts is None:
         raise TypeError("query_starts: must be an array, not None")
     # With zeros, where no sequence has rows.
-    out, lse = kind.empty(shape_q[:2] + shape_v[2:], q), None
+    out, lse = kind.empty(shape_q[:2] + shape_v[2:], q.dtype), None
     out[...] = 0
     given = options_of({}, 0, 0, window=window, mask=None, bias=None, key_padding_mask=None, align=align)
     if return_lse:
@@ -277,7 +284,7 @@ def attention_backward(
         if name not in arrays or arrays[name] is None:
             raise ValueError(f"want: there is no {name!r} to compute the gradient of")
     found = {
-        name: kind.empty(arrays[name].shape, arrays[name]) if name in "qkv" else kind.floats(tuple(arrays[name].shape))
+        name: kind.empty(arrays[name].shape, arrays[name].dtype) if name in "qkv" else kind.floats(tuple(arrays[name].shape))
         for name in chosen
     }
     given = options_of({}, shape_q[0], shape_k[2], window=window, mask=mask, bias=bias, key_padding_mask=key_padding_mask,

@@ -116,6 +116,65 @@ static int read_exporter(array *a, PyObject *object, const char *name, bool writ
     return read_buffer(a, object, name, writable, NULL);
 }
 
+/* ---- NumPy ------------------------------------------------------------------------------------------------------ */
+
+/* What an array's __array_struct__ points to, by NumPy's "array interface protocol". A buffer says the same in twice the time. */
+typedef struct array_struct {
+    int two, rank;
+    char kind;
+    int itemsize, flags;
+    Py_ssize_t *shape, *strides; /* in bytes */
+    void *data;
+} array_struct;
+enum { STRUCT_NATIVE = 0x200, STRUCT_WRITABLE = 0x400 };
+
+static const struct {
+    char kind;
+    int size;
+    mha_type type;
+} struct_types[] = {
+    {'f', 4, MHA_FLOAT32}, {'f', 2, MHA_FLOAT16}, {'b', 1, MHA_BOOL}, {'i', 8, MHA_INT64}, {'i', 4, MHA_INT32}};
+
+static PyObject *numpy_array, *array_struct_name;
+
+PyObject *array_know_numpy(PyObject *module, PyObject *type)
+{
+    (void)module;
+    Py_INCREF(type);
+    Py_XDECREF(numpy_array);
+    numpy_array = type;
+    Py_RETURN_NONE;
+}
+
+/* The tensor of an array whose numbers need no second look; false, without an exception, for any other. */
+static bool read_struct(array *a, const array_struct *from, bool writable)
+{
+    size_t n = 0, types = sizeof struct_types / sizeof *struct_types;
+    while (n < types && (struct_types[n].kind != from->kind || struct_types[n].size != from->itemsize)) n++;
+    if (n == types || from->two != 2 || from->rank > 4 || !(from->flags & STRUCT_NATIVE)) return false;
+    if ((writable && !(from->flags & STRUCT_WRITABLE)) || (uintptr_t)from->data % (size_t)from->itemsize) return false;
+    for (int axis = 0; axis < from->rank; axis++) {
+        if (from->shape[axis] < 1 || from->strides[axis] % from->itemsize) return false;
+        a->tensor.size[axis] = from->shape[axis];
+        a->tensor.stride[axis] = from->strides[axis] / from->itemsize;
+    }
+    a->tensor.data = from->data, a->tensor.type = struct_types[n].type, a->tensor.rank = from->rank;
+    return true;
+}
+
+/* Arrays of NumPy itself, not of subclasses. The capsule holds the array. */
+static bool read_numpy(array *a, PyObject *object, bool writable)
+{
+    if ((PyObject *)Py_TYPE(object) != numpy_array) return false;
+    PyObject *capsule = PyObject_GetAttr(object, array_struct_name);
+    const array_struct *from = capsule ? PyCapsule_GetPointer(capsule, NULL) : NULL;
+    if (!from) PyErr_Clear();
+    bool read = from && read_struct(a, from, writable);
+    if (read) a->owner = capsule;
+    else Py_XDECREF(capsule);
+    return read;
+}
+
 /* ---- DLPack ----------------------------------------------------------------------------------------------------- */
 
 /* The structs of DLPack 0.x, which every exporter gives to who asks without a version. */
@@ -143,6 +202,7 @@ static const struct {
 
 static int read_dl_tensor(mha_tensor *to, const dl_tensor *dl, PyObject *object, const char *name)
 {
+    if (dl->device.type != DL_CPU) return refuse(PyExc_ValueError, name, "is not in the memory of the CPU");
     size_t n = 0, types = sizeof dl_types / sizeof *dl_types;
     while (n < types && (dl_types[n].code != dl->dtype.code || dl_types[n].bits != dl->dtype.bits)) n++;
     if (n == types || dl->dtype.lanes != 1) return refuse_type(name, object);
@@ -161,9 +221,7 @@ static int read_dl_tensor(mha_tensor *to, const dl_tensor *dl, PyObject *object,
 static int read_capsule(array *a, PyObject *object, const char *name)
 {
     const dl_tensor *dl = PyCapsule_GetPointer(a->owner, "dltensor");
-    if (!dl) return -1;
-    if (dl->device.type != DL_CPU) return refuse(PyExc_ValueError, name, "is not in the memory of the CPU");
-    return read_dl_tensor(&a->tensor, dl, object, name);
+    return dl ? read_dl_tensor(&a->tensor, dl, object, name) : -1;
 }
 
 /* What lies elsewhere should not be asked for its memory. */
@@ -187,10 +245,36 @@ static int read_dlpack(array *a, PyObject *object, const char *name, bool writab
 
 /* ---- PyTorch ---------------------------------------------------------------------------------------------------- */
 
-/* A tensor's own __dlpack__ is written in Python and takes ten times as long as the function that it ends in. */
-static PyObject *torch_tensor, *torch_parameter, *to_dlpack, *is_neg;
+/* The functions of `__dlpack_c_exchange_api__`, which PyTorch has since 2.10: a DLPack tensor without a capsule. */
+typedef struct exchange_api {
+    struct {
+        uint32_t major, minor;
+    } version;
+    struct exchange_api *older;
+    void (*allocate)(void), (*from_object)(void), (*to_object)(void); /* not used here */
+    int (*view)(void *object, dl_tensor *to);                         /* 0, or -1 with an exception set; may be NULL */
+} exchange_api;
 
-int array_start(void) { return (is_neg = PyUnicode_InternFromString("is_neg")) ? 0 : -1; }
+/* A tensor's own __dlpack__ is written in Python and takes ten times as long as the function that it ends in, to_dlpack. */
+static PyObject *torch_tensor, *torch_parameter, *to_dlpack, *is_neg;
+static int (*view)(void *object, dl_tensor *to); /* or NULL */
+
+int array_start(void)
+{
+    is_neg = PyUnicode_InternFromString("is_neg");
+    array_struct_name = PyUnicode_InternFromString("__array_struct__");
+    return is_neg && array_struct_name ? 0 : -1;
+}
+
+static void find_view(PyObject *tensor)
+{
+    PyObject *capsule = PyObject_GetAttrString(tensor, "__dlpack_c_exchange_api__");
+    const exchange_api *api = capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
+    if (!api) PyErr_Clear();
+    while (api && api->version.major > 1) api = api->older;
+    view = api && api->version.major == 1 ? api->view : NULL;
+    Py_XDECREF(capsule);
+}
 
 PyObject *array_know_torch(PyObject *module, PyObject *arguments)
 {
@@ -200,6 +284,7 @@ PyObject *array_know_torch(PyObject *module, PyObject *arguments)
     Py_INCREF(tensor), Py_INCREF(parameter), Py_INCREF(function);
     Py_XDECREF(torch_tensor), Py_XDECREF(torch_parameter), Py_XDECREF(to_dlpack);
     torch_tensor = tensor, torch_parameter = parameter, to_dlpack = function;
+    find_view(tensor);
     Py_RETURN_NONE;
 }
 
@@ -218,19 +303,32 @@ static int check_sign(PyObject *object, const char *name)
     return negated > 0 ? refuse(PyExc_ValueError, name, "is a negated view; use .resolve_neg()") : negated;
 }
 
+static const char no_memory[] = "is a tensor without dense memory on the CPU, or of an unknown type";
+
+static int read_view(array *a, PyObject *object, const char *name)
+{
+    dl_tensor dl;
+    if (view(object, &dl)) return PyErr_Clear(), refuse(PyExc_ValueError, name, no_memory);
+    Py_INCREF(object);
+    a->owner = object;
+    return read_dl_tensor(&a->tensor, &dl, object, name);
+}
+
 static int read_torch(array *a, PyObject *object, const char *name)
 {
     if (check_sign(object, name)) return -1;
+    if (view) return read_view(a, object, name);
     a->owner = PyObject_CallFunctionObjArgs(to_dlpack, object, NULL);
     if (a->owner) return read_capsule(a, object, name);
     PyErr_Clear();
-    return refuse(PyExc_ValueError, name, "is a tensor without dense memory on the CPU, or of an unknown type");
+    return refuse(PyExc_ValueError, name, no_memory);
 }
 
 /* ---- any of them ------------------------------------------------------------------------------------------------ */
 
 static int read_any(array *a, PyObject *object, const char *name, bool writable)
 {
+    if (read_numpy(a, object, writable)) return 0;
     if (is_torch(object)) return read_torch(a, object, name);
     if (PyObject_CheckBuffer(object)) return read_exporter(a, object, name, writable);
     if (PyObject_HasAttrString(object, "__dlpack__")) return read_dlpack(a, object, name, writable);

@@ -7,7 +7,7 @@
 typedef struct array {
     mha_tensor tensor;
     Py_buffer buffer; /* without an obj: none */
-    PyObject *owner;  /* the capsule of DLPack; or NULL */
+    PyObject *owner;  /* a capsule or tensor that holds the memory; or NULL */
 } array;
 
 /* Reads an array: something with the buffer protocol (NumPy), a tensor of PyTorch, or something with __dlpack__. `name` is the

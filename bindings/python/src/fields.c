@@ -36,14 +36,19 @@ static int refuse(const field *f, const char *what, PyObject *value)
     return -1;
 }
 
-static int read_array(fields_held *held, const field *f, void *at, PyObject *value)
+static int add_array(fields_held *held, mha_tensor *to, PyObject *object, const char *name, bool writable)
 {
     if (held->count == FIELDS_MOST_ARRAYS) return PyErr_SetString(PyExc_TypeError, "too many arrays"), -1;
     array *a = &held->arrays[held->count];
-    if (array_read(a, value, f->name, f->kind == FIELD_OUTPUT)) return -1;
+    if (array_read(a, object, name, writable)) return -1;
     held->count++;
-    *(mha_tensor *)at = a->tensor;
+    *to = a->tensor;
     return 0;
+}
+
+int fields_add(fields_held *held, mha_tensor *to, PyObject *object, const char *name)
+{
+    return add_array(held, to, object, name, true);
 }
 
 static int read_whole(const field *f, void *at, PyObject *value)
@@ -65,7 +70,10 @@ static int read_value(fields_held *held, const field *f, void *at, PyObject *val
     case FIELD_INPUT:
     case FIELD_NEEDED:
     case FIELD_OUTPUT:
-        return read_array(held, f, at, value);
+        return add_array(held, at, value, f->name, f->kind == FIELD_OUTPUT);
+    case FIELD_OBJECT:
+        *(PyObject **)at = value;
+        return 0;
     case FIELD_BOOL:
         if ((truth = PyObject_IsTrue(value)) < 0) return refuse(f, "True or False", value);
         *(bool *)at = truth > 0;

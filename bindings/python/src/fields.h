@@ -13,6 +13,7 @@ typedef enum field_kind {
     FIELD_INT,      /* int64_t */
     FIELD_COUNT,    /* int */
     FIELD_UNSIGNED, /* uint64_t */
+    FIELD_OBJECT,   /* PyObject *, borrowed */
     FIELD_MORE,     /* a dict of more arguments, which costs less than a call with ** */
 
     /* Of results alone. */
@@ -42,6 +43,9 @@ typedef struct fields_held { /* the arrays of a call, until it is over */
 int fields_read(fields_held *held, void *to, const field *table, const field *more, PyObject *const *arguments,
                 Py_ssize_t positional, PyObject *names);
 void fields_release(fields_held *held);
+
+/* One more array of the call, which is written: as if it were an argument. 0, or -1 with an exception set. */
+int fields_add(fields_held *held, mha_tensor *to, PyObject *object, const char *name);
 
 /* The fields of a struct as a dict. NULL with an exception set. */
 PyObject *fields_dict(const void *from, const field *table);

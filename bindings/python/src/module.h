@@ -30,7 +30,8 @@ int generation_start(void);
 int survey_start(void);
 int data_start(void);
 
-/* Tells the extension of PyTorch: (Tensor, Parameter, to_dlpack). */
+/* Tell the extension of the type of NumPy's arrays, and of PyTorch: (Tensor, Parameter, to_dlpack). */
+PyObject *array_know_numpy(PyObject *module, PyObject *type);
 PyObject *array_know_torch(PyObject *module, PyObject *arguments);
 
 #endif

@@ -81,6 +81,44 @@ def test_torch_that_is_refused():
         mha.attention(x.clone().requires_grad_(), x, x)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_numpy_without_copies(normal, dtype):
+    """Negative and odd strides, subclasses and sizes of 0 and 1 give what a dense copy gives."""
+    rows = normal(3, 9, 5, 2, 8).astype(dtype)
+    views = {
+        "dense": rows[0, :, :2],
+        "transposed": rows[1].transpose(1, 2, 0, 3)[..., ::2],
+        "backwards": rows[2, ::-1, 1::2, :, ::-1],
+        "repeated": np.broadcast_to(rows[:1, :1, 0], (2, 3, 2, 8)),
+        "one": rows[0, :1, :1, :1],
+        "none": rows[0, :0],
+    }
+    for name, x in views.items():
+        want = mha.attention(*[np.ascontiguousarray(x)] * 3)
+        for same in (x, x.view(type("Subclass", (np.ndarray,), {}))):
+            got = mha.attention(same, same, same)
+            assert got.shape == want.shape and (got == want).all(), name
+        got = mha.attention(x, x, x, out=(out := np.empty_like(want)))
+        assert got is out and (got == want).all()
+
+
+def test_older_versions_of_torch(normal):
+    """Before 2.10, PyTorch has no __dlpack_c_exchange_api__; tensors are read through capsules."""
+    torch = pytest.importorskip("torch")
+    from mha import _mha
+
+    q = torch.from_numpy(normal(2, 5, 3, 4)).transpose(1, 2)
+    want = mha.attention(q, q, q)
+    plain = type("Plain", (), {})
+    try:
+        _mha.know_torch(plain, torch.Tensor, torch.utils.dlpack.to_dlpack)
+        assert (mha.attention(q, q, q) == want).all()
+        with pytest.raises(ValueError, match="^k: is a tensor without dense memory"):
+            mha.attention(q, q.to("meta"), q)
+    finally:
+        _mha.know_torch(torch.Tensor, torch.nn.Parameter, torch.utils.dlpack.to_dlpack)
+
+
 def test_memoryviews_are_keys(normal):
     q = normal(1, 2, 3, 4)
     assert (mha.attention(q, memoryview(q), q) == mha.attention(q, q, q)).all()

@@ -117,6 +117,26 @@ def test_only_what_needs_a_gradient():
         torch.autograd.grad(torch.autograd.grad(sdpa(q, k, v).sum(), q, create_graph=True)[0].sum(), q)
 
 
+def test_one_gradient_at_a_time():
+    """What needs no gradient is not computed, and the others have the same bits."""
+    shapes = [(1, 2, 5, 8), (1, 2, 7, 8), (1, 2, 7, 8)]
+    drawn, dout = [torch.randn(s) for s in shapes], torch.randn(1, 2, 5, 8)
+    every = [x.clone().requires_grad_() for x in drawn]
+    sdpa(*every).backward(dout)
+    for n in range(3):
+        inputs = [x.clone().requires_grad_(m == n) for m, x in enumerate(drawn)]
+        sdpa(*inputs).backward(dout)
+        assert [x.grad is not None for x in inputs] == [m == n for m in range(3)]
+        assert (inputs[n].grad == every[n].grad).all()
+
+
+def test_tensors_of_a_transform_that_is_over():
+    kept = []
+    torch.func.grad(lambda x: kept.append(x) or x.sum())(q := torch.randn(1, 2, 5, 8))
+    weight = torch.ones(1, 2, 5, 8, requires_grad=True)
+    assert (sdpa(kept[0], weight, kept[0]) - sdpa(q, weight, q)).abs().max() == 0
+
+
 def test_dropout():
     q = torch.randn(1, 2, 64, 8, requires_grad=True)
     eye = torch.eye(64).expand(1, 2, 64, 64)
@@ -178,13 +198,13 @@ def test_use():
     x = torch.randn(2, 5, 16)
     want = layer(x, is_causal=True, src_mask=torch.nn.Transformer.generate_square_subsequent_mask(5))
     calls = []
-    original, mha.torch._ops.attention = mha.torch._ops.attention, lambda *a: calls.append(a) or original(*a)
+    original, mha.torch._ops.quick = mha.torch._ops.quick, lambda *a: calls.append(a) or original(*a)
     try:
         with mha.torch.use():
             got = layer(x, is_causal=True, src_mask=torch.nn.Transformer.generate_square_subsequent_mask(5))
             assert torch.nn.functional.scaled_dot_product_attention(*[x.double()] * 3).dtype == torch.float64
     finally:
-        mha.torch._ops.attention = original
+        mha.torch._ops.quick = original
     assert calls and (got - want).abs().max() < 1e-5
     assert torch.nn.functional.scaled_dot_product_attention is pytorch
     with pytest.raises(ZeroDivisionError), mha.torch.use():
