@@ -156,7 +156,7 @@ def gpt2(r):
     return dict(TOKENS, vocab_size=r.randint(60, 140), n_positions=r.randint(25, 50), n_embd=h * d, n_head=h,
                 n_layer=r.randint(1, 3), n_inner=r.choice((None, r.randint(20, 60))), activation_function=r.choice(ACTS),
                 layer_norm_epsilon=r.eps(), scale_attn_weights=r.flag(), scale_attn_by_inverse_layer_idx=r.flag(),
-                tie_word_embeddings=r.flag(), reorder_and_upcast_attn=r.flag())
+                tie_word_embeddings=r.flag())
 
 
 def opt(r, narrow=True):
