@@ -46,8 +46,8 @@ static void help(void)
          "  --tokens WORDS        a text file with one token per line\n"
          "  --text TEXT           show what a text model's heads attend to in this text,\n"
          "                        such as \"$(cat FILE)\"\n"
-         "  --audio FILE.wav      show where the decoder of a model that reads audio looks in\n"
-         "                        the first 30 seconds of a sound\n"
+         "  --audio FILE.wav      show where the decoder of a model that reads audio looks\n"
+         "                        in the first 30 seconds of a sound\n"
          "  --target TEXT         what the decoder reads, of a model with an encoder\n"
          "                        (default: what the model generates)\n" TOKENIZER_HELP "\n" MODEL_HELP_FILE
          "        (--heads is an alias of --model-heads). With --attention, weights\n"

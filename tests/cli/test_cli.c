@@ -19,6 +19,11 @@ TEST(help_begins_with_examples)
                                        "explain --help",
                                        "inspect --help",
                                        "tokenize --help",
+                                       "heads --help",
+                                       "view --help",
+                                       "classify --help",
+                                       "generate --help",
+                                       "transcribe --help",
                                        "bench --help",
                                        "info -h",
                                        "conformance DIR --help"};
