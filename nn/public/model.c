@@ -134,7 +134,7 @@ mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_i
                           .heads = nn_description_all_heads(&model->d),
                           .classes = nn_public_classes(model),
                           .tokens = nn_input_tokens(&first->input),
-                          .channels = s->input.channels,
+                          .channels = s->input.patch ? s->input.channels : 0,
                           .rows = s->input.rows,
                           .columns = s->input.columns,
                           .patch = s->input.patch,
