@@ -84,3 +84,13 @@ if(MHA_COMMAND AND as_shipped)
   add_test(NAME view_browser COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/web/run.sh $<TARGET_FILE:mha_command> ${PROJECT_BINARY_DIR}/view)
   mha_label(view_browser host)
 endif()
+
+# The Python extension under clang's address sanitizer, whose runtime is put before Python's own libraries. PyTorch would take minutes.
+if(TARGET mha_python AND CMAKE_C_FLAGS MATCHES "-fsanitize=address" AND CMAKE_C_COMPILER_ID STREQUAL "Clang")
+  execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libclang_rt.asan-${CMAKE_SYSTEM_PROCESSOR}.so
+    OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
+  add_test(NAME python_asan COMMAND ${PROJECT_SOURCE_DIR}/bindings/python/tests/run.sh ${PROJECT_BINARY_DIR} test_arrays.py test_errors.py
+    test_attention.py test_vision.py -k "not torch and not leaks and not threads")
+  set_tests_properties(python_asan PROPERTIES ENVIRONMENT "MHA_PRELOAD=${runtime};ASAN_OPTIONS=detect_leaks=0")
+  mha_label(python_asan host)
+endif()

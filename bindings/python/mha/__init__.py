@@ -1,7 +1,7 @@
 """Multi-head attention: fused kernels in C that also give weights, statistics of heads and the gradient of the bias.
 
 Letters, in all shapes: B batch, H query heads, G key/value heads (H is a multiple of G), Tq queries, Tk keys, D width of a
-query or key, E width of a value. Arrays are NumPy's, PyTorch's (on the CPU), or anything with ``__dlpack__``; their memory is
+query or key, E width of a value. Arrays are NumPy's, PyTorch's (on the CPU or an NVIDIA GPU), or anything with ``__dlpack__``; their memory is
 read where it lies, with any strides, as float32, bfloat16 or float16. Results are arrays of the caller's kind.
 
 >>> import numpy as np, mha

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mha import _mha
+from mha import _gpu, _mha
 
 _mha.know_numpy(np.ndarray)
 
@@ -72,7 +72,7 @@ _numpy = _Numpy()
 _torch: _Torch | None = None
 
 
-def _torch_kind(array: Any) -> _Torch:
+def _torch_kind(array: Any) -> Any:
     """PyTorch is imported already: the array is a tensor of it."""
     global _torch
     import torch.utils.dlpack
@@ -82,7 +82,7 @@ def _torch_kind(array: Any) -> _Torch:
         _mha.know_torch(torch.Tensor, torch.nn.Parameter, torch.utils.dlpack.to_dlpack)
     if array.requires_grad and torch.is_grad_enabled():
         raise ValueError("an array requires grad: use mha.torch, whose functions are differentiable, or .detach()")
-    return _torch
+    return _gpu.Kind(torch, device=array.device) if array.is_cuda else _torch
 
 
 def kind_of(array: Any, name: str) -> Any:
@@ -95,7 +95,7 @@ def kind_of(array: Any, name: str) -> Any:
     if isinstance(array, np.ndarray):
         return _numpy
     if hasattr(array, "__dlpack__") and hasattr(array, "__array_namespace__"):
-        return _Exchange(array)
+        return _gpu.kind_of(array, name) or _Exchange(array)
     raise TypeError(f"{name}: must be an array, not {type(array)}")
 
 

@@ -193,16 +193,20 @@ typedef struct dl_tensor {
     uint64_t byte_offset;
 } dl_tensor;
 
-enum { DL_CPU = 1 };
+enum { DL_CPU = 1, DL_CUDA = 2 };
 static const struct {
     uint8_t code, bits;
     mha_type type;
 } dl_types[] = {{2, 32, MHA_FLOAT32}, {4, 16, MHA_BFLOAT16}, {2, 16, MHA_FLOAT16},
                 {6, 8, MHA_BOOL},     {0, 64, MHA_INT64},    {0, 32, MHA_INT32}};
 
-static int read_dl_tensor(mha_tensor *to, const dl_tensor *dl, PyObject *object, const char *name)
+static const char elsewhere[] = "is neither in the memory of the CPU nor on an NVIDIA GPU";
+
+static int read_dl_tensor(array *a, const dl_tensor *dl, PyObject *object, const char *name)
 {
-    if (dl->device.type != DL_CPU) return refuse(PyExc_ValueError, name, "is not in the memory of the CPU");
+    mha_tensor *to = &a->tensor;
+    if (dl->device.type == DL_CUDA) a->device = dl->device.id;
+    else if (dl->device.type != DL_CPU) return refuse(PyExc_ValueError, name, elsewhere);
     size_t n = 0, types = sizeof dl_types / sizeof *dl_types;
     while (n < types && (dl_types[n].code != dl->dtype.code || dl_types[n].bits != dl->dtype.bits)) n++;
     if (n == types || dl->dtype.lanes != 1) return refuse_type(name, object);
@@ -221,25 +225,34 @@ static int read_dl_tensor(mha_tensor *to, const dl_tensor *dl, PyObject *object,
 static int read_capsule(array *a, PyObject *object, const char *name)
 {
     const dl_tensor *dl = PyCapsule_GetPointer(a->owner, "dltensor");
-    return dl ? read_dl_tensor(&a->tensor, dl, object, name) : -1;
+    return dl ? read_dl_tensor(a, dl, object, name) : -1;
 }
 
-/* What lies elsewhere should not be asked for its memory. */
-static int check_device(PyObject *object, const char *name)
+/* The kind of device that an array is on; -1 with an exception set. */
+static int device_type(PyObject *object)
 {
     int type, id;
     PyObject *device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
     bool read = device && PyArg_ParseTuple(device, "ii", &type, &id);
     Py_XDECREF(device);
-    if (!read) return -1;
-    return type == DL_CPU ? 0 : refuse(PyExc_ValueError, name, "is not in the memory of the CPU");
+    return read ? type : -1;
 }
 
+/* What lies elsewhere is not asked for its memory. Calls run in the stream that the array's library uses now, in which its
+ * memory is ready: a stream of -1 asks the exporter not to wait. */
 static int read_dlpack(array *a, PyObject *object, const char *name, bool writable)
 {
-    if (writable) return refuse(PyExc_TypeError, name, "must be an array of NumPy or PyTorch to be written to");
-    if (check_device(object, name)) return -1;
-    a->owner = PyObject_CallMethod(object, "__dlpack__", NULL);
+    int type = device_type(object);
+    if (type < 0) return -1;
+    if (type != DL_CPU && type != DL_CUDA) return refuse(PyExc_ValueError, name, elsewhere);
+    if (writable && type == DL_CPU)
+        return refuse(PyExc_TypeError, name, "must be an array of NumPy or PyTorch to be written to");
+    PyObject *method = PyObject_GetAttrString(object, "__dlpack__"), *none = method ? PyTuple_New(0) : NULL;
+    PyObject *options = none ? type == DL_CUDA ? Py_BuildValue("{si}", "stream", -1) : PyDict_New() : NULL;
+    a->owner = options ? PyObject_Call(method, none, options) : NULL;
+    Py_XDECREF(method);
+    Py_XDECREF(none);
+    Py_XDECREF(options);
     return a->owner ? read_capsule(a, object, name) : -1;
 }
 
@@ -303,7 +316,7 @@ static int check_sign(PyObject *object, const char *name)
     return negated > 0 ? refuse(PyExc_ValueError, name, "is a negated view; use .resolve_neg()") : negated;
 }
 
-static const char no_memory[] = "is a tensor without dense memory on the CPU, or of an unknown type";
+static const char no_memory[] = "is a tensor without dense memory on the CPU or an NVIDIA GPU, or of an unknown type";
 
 static int read_view(array *a, PyObject *object, const char *name)
 {
@@ -311,7 +324,7 @@ static int read_view(array *a, PyObject *object, const char *name)
     if (view(object, &dl)) return PyErr_Clear(), refuse(PyExc_ValueError, name, no_memory);
     Py_INCREF(object);
     a->owner = object;
-    return read_dl_tensor(&a->tensor, &dl, object, name);
+    return read_dl_tensor(a, &dl, object, name);
 }
 
 static int read_torch(array *a, PyObject *object, const char *name)
@@ -336,12 +349,21 @@ static int read_any(array *a, PyObject *object, const char *name, bool writable)
     return -1;
 }
 
-int array_read(array *a, PyObject *object, const char *name, bool writable)
+int array_read_anywhere(array *a, PyObject *object, const char *name, bool writable)
 {
     memset(a, 0, sizeof *a);
+    a->object = object, a->name = name, a->device = -1;
     if (!read_any(a, object, name, writable)) return 0;
     array_release(a);
     return -1;
+}
+
+int array_read(array *a, PyObject *object, const char *name, bool writable)
+{
+    if (array_read_anywhere(a, object, name, writable)) return -1;
+    if (a->device < 0) return 0;
+    array_release(a);
+    return refuse(PyExc_ValueError, name, "is on a GPU, must be in the memory of the CPU");
 }
 
 void array_release(array *a)

@@ -164,8 +164,9 @@ static PyObject *run(mha_status (*operation)(mha_context *, const call *), const
     mha_context *ctx = NULL;
     mha_status status = MHA_OK;
     bool skip = false;
+    held.anywhere = true;
     if (!fields_read(&held, &c, table, options, arguments, positional, names) &&
-        (!c.empty || (made = make_out(&c, &held))) && (ctx = context_get(c.threads))) {
+        (!c.empty || (made = make_out(&c, &held))) && (ctx = fields_context(&held, c.threads))) {
         c.options.align = (mha_align)c.align;
         if (c.packed) unpack_all(&c);
         skip = c.alike && !is_alike(&c.q, &c.k, &c.v);

@@ -40,7 +40,8 @@ static int add_array(fields_held *held, mha_tensor *to, PyObject *object, const 
 {
     if (held->count == FIELDS_MOST_ARRAYS) return PyErr_SetString(PyExc_TypeError, "too many arrays"), -1;
     array *a = &held->arrays[held->count];
-    if (array_read(a, object, name, writable)) return -1;
+    int (*read)(array *, PyObject *, const char *, bool) = held->anywhere ? array_read_anywhere : array_read;
+    if (read(a, object, name, writable)) return -1;
     held->count++;
     *to = a->tensor;
     return 0;

@@ -34,4 +34,7 @@ int data_start(void);
 PyObject *array_know_numpy(PyObject *module, PyObject *type);
 PyObject *array_know_torch(PyObject *module, PyObject *arguments);
 
+/* Tells the extension how to ask for the stream that a library uses: (array, device) -> address. */
+PyObject *gpu_know_streams(PyObject *module, PyObject *function);
+
 #endif

@@ -1,7 +1,44 @@
 """What the tests share: the oracle, random arrays."""
 
+import importlib.util
+import pathlib
+
 import numpy as np
 import pytest
+
+import mha
+
+
+def has_gpu():
+    if importlib.util.find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def build_folder():
+    """Of the package under test; None for one that is installed."""
+    folder = pathlib.Path(mha.__file__).resolve().parents[2]
+    return folder if (folder / "CMakeCache.txt").exists() else None
+
+
+def without_a_gpu():
+    """The driver without a GPU of tests/cuda/fake, where the build has it and the plug-in."""
+    build = build_folder()
+    driver = build and build / "tests/fake"
+    return driver if driver and (driver / "libcuda.so.1").exists() and (build / "src/libmha-cuda.so").exists() else None
+
+
+# As the other tests of GPUs, these are not there on machines that cannot run them.
+collect_ignore = [
+    name for name, runs in (("test_cuda.py", has_gpu()), ("test_cuda_host.py", without_a_gpu() is not None)) if not runs
+]
+
+
+def pytest_report_header():
+    return [f"{name}: left out, it needs {'a GPU' if name == 'test_cuda.py' else 'libmha-cuda.so'}" for name in collect_ignore]
+
 
 
 def oracle(q, k, v, *, visible=None, bias=None, scale=None):

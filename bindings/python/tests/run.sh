@@ -16,7 +16,8 @@ python=$here/../../../build/venv/bin/python
 "$python" -c 'import pytest, numpy' 2>/dev/null || skip 'no pytest and NumPy in build/venv; ./dev setup all installs them'
 cd "$here" || exit 1
 # Its last line, such as '2 failed, 120 passed, 1 skipped in 1.36s', as the line that ./dev reads.
-PYTHONPATH=$build/python "$python" -B -m pytest -q -p no:cacheprovider -rs "$@" 2>&1 | awk '
+# MHA_PRELOAD: the runtime of a sanitizer.
+LD_PRELOAD=${MHA_PRELOAD:-} PYTHONPATH=$build/python "$python" -B -m pytest -q -p no:cacheprovider -rs "$@" 2>&1 | awk '
     { print }
     / in [0-9.]+s/ { last = $0 }
     function count(word) { return match(last, "[0-9]+ " word) ? substr(last, RSTART, RLENGTH) + 0 : 0 }

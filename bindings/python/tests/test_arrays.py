@@ -1,9 +1,12 @@
 """Kinds of arrays, threads, processes, memory."""
 
+import ctypes
 import os
 import sys
+import tempfile
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -20,7 +23,7 @@ class Foreign:
         self.array, self.device = array, device
         self.shape, self.dtype = array.shape, array.dtype
 
-    def __dlpack__(self):
+    def __dlpack__(self, stream=None):
         return self.array.__dlpack__()
 
     def __dlpack_device__(self):
@@ -42,12 +45,51 @@ def test_dlpack_in_and_out(normal):
     assert sys.getrefcount(q) == before
 
 
+class OnGpu(Foreign):
+    """An array that claims to be on a GPU: of CuPy if its module says so."""
+
+    def __dlpack__(self, stream=None):
+        assert stream == -1  # calls run in the stream that its library uses
+        capsule = self.array.__dlpack__()
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        ctypes.c_int32.from_address(pointer(capsule, b"dltensor") + 8).value = 2  # the device, behind the address
+        return capsule
+
+
 def test_dlpack_elsewhere(normal):
     q = normal(1, 1, 2, 4)
-    with pytest.raises(ValueError, match="^k: is not in the memory of the CPU"):
-        mha.attention(q, Foreign(q, device=(2, 0)), q)
+    with pytest.raises(ValueError, match="^k: is neither in the memory of the CPU nor on an NVIDIA GPU"):
+        mha.attention(q, Foreign(q, device=(8, 0)), q)
+    with pytest.raises(ValueError, match="^k: is on cuda:0, but q is in the memory of the CPU"):
+        mha.attention(q, OnGpu(q, device=(2, 0)), q)
+    with pytest.raises(TypeError, match="^q: is on a GPU; there, arrays of PyTorch and CuPy"):
+        mha.attention(OnGpu(q, device=(2, 0)), q, q)
+    with pytest.raises(ValueError, match="^ids: is on a GPU, must be in the memory of the CPU"):
+        mha._mha.tokenizer_decode(tokenizer_of_bytes()._handle, OnGpu(np.zeros(1, np.int32), device=(2, 0)), False)
     with pytest.raises(TypeError, match="^out: "):
         mha.attention(q, q, q, out=Foreign(q))
+
+
+def tokenizer_of_bytes():
+    with tempfile.TemporaryDirectory() as folder:
+        return mha.Tokenizer.train("text", folder + "/tokenizer.json", tokens=257)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_no_plugin(normal):
+    """What is said about arrays on a GPU where the plug-in or the GPU is missing."""
+    q = normal(1, 1, 2, 4)
+    cupy = types.ModuleType("cupy")
+    kind = type("ndarray", (OnGpu,), {"__module__": "cupy"})
+    cupy.empty, cupy.float32 = lambda shape, dtype: kind(np.empty(shape, dtype), device=(2, 0)), np.float32
+    cupy.cuda = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=0))
+    sys.modules["cupy"] = cupy
+    try:
+        with pytest.raises(RuntimeError, match="^cuda:0: device: cuda"):
+            mha.attention(*[kind(q, device=(2, 0))] * 3)
+    finally:
+        del sys.modules["cupy"]
 
 
 @pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])

@@ -92,7 +92,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
     def _is_ours(self, *inputs):
         """Whether mha computes this; PyTorch's own module takes the rest."""
         return all(
-            not x.is_nested and x.dtype in FLOATS and (x.device.type == "cpu" or x.is_meta) for x in (*inputs, self.out_proj.weight)
+            not x.is_nested and x.dtype in FLOATS and x.device.type in ("cpu", "cuda", "meta") for x in (*inputs, self.out_proj.weight)
         )
 
     def _check(self, query, key, value, key_padding_mask, attn_mask, is_causal):

@@ -20,6 +20,7 @@ _mha.know_torch(torch.Tensor, torch.nn.Parameter, torch.utils.dlpack.to_dlpack)
 
 INPUTS = "Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? sinks"
 OPTIONS = "bool causal, float? scale, float? softcap, float dropout, int seed"
+DEVICES = ("CPU", "CUDA")
 library = torch.library.Library("mha", "DEF")
 library.define(f"attention({INPUTS}, {OPTIONS}) -> (Tensor out, Tensor softmax)")
 library.define(
@@ -51,7 +52,7 @@ def rows(q: Tensor) -> Tensor:
 def forward(q, k, v, bias, sinks, causal, scale, softcap, dropout, seed):
     """The result, and the softmax of its rows, which the backward pass reads."""
     out = result(q, v)
-    softmax = torch.empty((q.size(0), q.size(1), q.size(2), 2), dtype=torch.float32)
+    softmax = rows(q)
     mask, added = visibility(bias)
     _mha.forward(q=q, k=k, v=v, out=out, softmax=softmax, mask=mask, bias=added, sinks=sinks, causal=causal, scale=scale,
                  softcap=softcap, dropout=dropout, seed=seed, threads=torch.get_num_threads())  # fmt: skip
@@ -90,7 +91,7 @@ def backward(
     dq, dk = torch.empty_like(q) if of_q else None, torch.empty_like(k) if of_k else None
     dv = torch.empty_like(v) if of_v else None
     mask, added = visibility(bias)
-    dbias = torch.empty(added.shape, dtype=torch.float32) if of_bias else None
+    dbias = torch.empty(added.shape, dtype=torch.float32, device=added.device) if of_bias else None
     dsinks = torch.empty_like(sinks) if of_sinks else None
     _mha.backward(q=q, k=k, v=v, out=out, dout=dout, softmax=softmax, dq=dq, dk=dk, dv=dv, dbias=dbias, dsinks=dsinks, mask=mask,
                   bias=added, sinks=sinks, causal=causal, scale=scale, softcap=softcap, dropout=dropout, seed=seed,
@@ -100,7 +101,7 @@ def backward(
 
 def _op_backward(*arguments):
     """``backward`` as an operator, whose results are tensors in any case."""
-    return tuple(torch.empty(0) if x is None else x for x in backward(*arguments))
+    return tuple(torch.empty(0, device=arguments[0].device) if x is None else x for x in backward(*arguments))
 
 
 def _fake_forward(q, k, v, bias, *rest):
@@ -137,7 +138,8 @@ def _op_gradients(ctx, dout, dsoftmax):
 
 
 for _name, _function, _fake in (("attention", forward, _fake_forward), ("attention_backward", _op_backward, _fake_backward)):
-    library.impl(_name, _function, "CPU")
+    for _device in DEVICES:
+        library.impl(_name, _function, _device)
     torch.library.register_fake(f"mha::{_name}", _fake, lib=library)
 torch.library.register_autograd("mha::attention", _op_gradients, setup_context=_setup, lib=library)
 
@@ -149,7 +151,7 @@ class Attention(torch.autograd.Function):
     def forward(ctx, q, k, v, bias, sinks, causal, scale, softcap, dropout, seed):
         shape = q.shape
         out = torch.empty_like(q) if shape[3] == v.size(3) else result(q, v)
-        softmax = np.empty((*shape[:3], 2), np.float32)
+        softmax = rows(q) if q.is_cuda else np.empty((*shape[:3], 2), np.float32)
         mask, added = visibility(bias)
         _mha.forward(q=q, k=k, v=v, out=out, softmax=softmax, mask=mask, bias=added, sinks=sinks, causal=causal, scale=scale,
                      softcap=softcap, dropout=dropout, seed=seed, threads=torch.get_num_threads())  # fmt: skip

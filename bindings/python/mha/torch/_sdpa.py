@@ -27,8 +27,8 @@ def _check(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, 
             raise TypeError(f"{name}: is {tensor.dtype}, must be float32, bfloat16 or float16")
         if tensor.dim() < 2 or tensor.dim() != query.dim():
             raise ValueError(f"{name}: has {tensor.dim()} axes; all three must have the same number, at least 2")
-        if tensor.device.type != "cpu" and not tensor.is_meta:
-            raise ValueError(f"{name}: is on {tensor.device}, must be on the CPU")
+        if tensor.device.type not in ("cpu", "cuda", "meta"):
+            raise ValueError(f"{name}: is on {tensor.device}, must be on the CPU or an NVIDIA GPU")
         if tensor.dtype != query.dtype:
             raise TypeError(f"{name}: is {tensor.dtype}, but query is {query.dtype}")
     if attn_mask is not None and is_causal:
@@ -41,9 +41,10 @@ def _check(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, 
 
 def lower(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
     """In the type of autocast, where that is on."""
-    if not torch.is_autocast_enabled("cpu"):
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
         return tensors
-    dtype = torch.get_autocast_dtype("cpu")
+    dtype = torch.get_autocast_dtype(device)
     return tuple(x.to(dtype) if x is not None and x.is_floating_point() else x for x in tensors)
 
 
@@ -76,7 +77,7 @@ def scaled_dot_product_attention(
     """A drop-in for ``torch.nn.functional.scaled_dot_product_attention``, differentiable, also with respect to the mask.
 
     Args:
-        query: (...,H,Tq,D). float32, bfloat16 or float16 on the CPU.
+        query: (...,H,Tq,D). float32, bfloat16 or float16, on the CPU or an NVIDIA GPU.
         key: (...,G,Tk,D). G is H, or with ``enable_gqa`` a divisor of it.
         value: (...,G,Tk,E).
         attn_mask: bool, True where a key is visible, or floats that are added to the scores; any shape that can be expanded
@@ -96,7 +97,7 @@ def scaled_dot_product_attention(
     >>> bias.grad.abs().max() < 1e-5
     tensor(True)
     """
-    if torch.is_autocast_enabled("cpu"):
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
         query, key, value, attn_mask = lower(query, key, value, attn_mask)
     seed = seed_of(dropout_p) if dropout_p else 0
     try:

@@ -83,7 +83,8 @@ def _added(gradient: Tensor | None, more: Tensor, like: Tensor) -> Tensor:
     return (more if gradient is None else gradient + more).to(like.dtype)
 
 
-_ops.library.impl("attention_weights", _forward, "CPU")
+for _device in _ops.DEVICES:
+    _ops.library.impl("attention_weights", _forward, _device)
 torch.library.register_fake("mha::attention_weights", _fake, lib=_ops.library)
 torch.library.register_autograd("mha::attention_weights", _gradients, setup_context=_setup, lib=_ops.library)
 
