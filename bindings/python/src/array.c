@@ -228,21 +228,31 @@ static int read_capsule(array *a, PyObject *object, const char *name)
     return dl ? read_dl_tensor(a, dl, object, name) : -1;
 }
 
+/* Replaces an exception of the other library, such as that of a tracer of JAX, which has no memory. */
+static int refuse_export(const char *name)
+{
+    PyObject *kind, *value, *trace;
+    PyErr_Fetch(&kind, &value, &trace);
+    PyErr_Format(PyExc_TypeError, "%s: does not give its memory by DLPack: %S", name, value ? value : Py_None);
+    Py_XDECREF(kind), Py_XDECREF(value), Py_XDECREF(trace);
+    return -1;
+}
+
 /* The kind of device that an array is on; -1 with an exception set. */
-static int device_type(PyObject *object)
+static int device_type(PyObject *object, const char *name)
 {
     int type, id;
     PyObject *device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
     bool read = device && PyArg_ParseTuple(device, "ii", &type, &id);
     Py_XDECREF(device);
-    return read ? type : -1;
+    return read ? type : refuse_export(name);
 }
 
 /* What lies elsewhere is not asked for its memory. Calls run in the stream that the array's library uses now, in which its
  * memory is ready: a stream of -1 asks the exporter not to wait. */
 static int read_dlpack(array *a, PyObject *object, const char *name, bool writable)
 {
-    int type = device_type(object);
+    int type = device_type(object, name);
     if (type < 0) return -1;
     if (type != DL_CPU && type != DL_CUDA) return refuse(PyExc_ValueError, name, elsewhere);
     if (writable && type == DL_CPU)
@@ -253,7 +263,7 @@ static int read_dlpack(array *a, PyObject *object, const char *name, bool writab
     Py_XDECREF(method);
     Py_XDECREF(none);
     Py_XDECREF(options);
-    return a->owner ? read_capsule(a, object, name) : -1;
+    return a->owner ? read_capsule(a, object, name) : refuse_export(name);
 }
 
 /* ---- PyTorch ---------------------------------------------------------------------------------------------------- */
