@@ -9,6 +9,7 @@ import {finish, test} from './harness.mjs';
 import {testLooks} from './looks.mjs';
 import {crowds, testManyHeads} from './many_heads.mjs';
 import {testControls, testNumbers} from './model.mjs';
+import {testPhone} from './phone.mjs';
 import {testSharing} from './share.mjs';
 import {makeStatistics, testStatistics} from './statistics.mjs';
 import {testSteps} from './steps.mjs';
@@ -69,6 +70,7 @@ if (made) {
   await testWeights(browser, folder);
   await testTexts(browser, folder);
   await testSharing(browser, folder);
+  await testPhone(browser, folder);
   await testLooks(browser, folder);
   await testManyHeads(browser, folder, ['one_head_and_relu']);
   await browser.close();

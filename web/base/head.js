@@ -33,7 +33,7 @@ function pageHead(data, facts, panels, lead, tools) {
   document.getElementById('top').append(
     element('h1', null, headlines[data.kind]), element('p', {class: 'headline'}, lead),
     element('div', {class: 'tools'}, tools),
-    element('ul', {class: 'facts'}, [element('b', {class: 'file-name'}, data.title), ...facts].map((fact) => element('li', null, fact))),
+    element('div', {class: 'about'}, element('b', null, data.title), element('ul', {class: 'facts'}, facts.map((fact) => element('li', null, fact)))),
     panels.length > 1 ? element('nav', {'aria-label': 'Panels'}, links) : '');
 }
 
@@ -81,7 +81,7 @@ function createImageBar(store, model, data) {
   store.on('theme', draw);
   store.on('image', ({image}) => items.forEach(({input, node}, n) => {
     input.checked = n === image;
-    if (n === image) strip.scrollLeft = node.offsetLeft - strip.offsetLeft - strip.clientWidth / 2 + node.offsetWidth / 2;
+    if (n === image) strip.scrollLeft = node.offsetLeft - strip.clientWidth / 2 + node.offsetWidth / 2;
   }));
   draw();
   return element('div', {class: 'image-bar'}, createAnswer(store, model, data),

@@ -6,7 +6,7 @@
 const limit = (x, low, high) => Math.max(low, Math.min(high, x));
 
 function stageLayout(facts, width) {
-  const {T, H} = facts, narrow = width < 620, base = narrow ? limit(width * 1.3, 380, 430) : 450;
+  const {T, H} = facts, narrow = width < 620, base = narrow ? limit(width * 1.3, 380, 400) : 450;
   const height = base + (H > (narrow ? 9 : 4) ? 40 : 0);
   const top = 36, bottom = height - 24, number = narrow ? 21 : 28;
   const thumb = limit((bottom - top) / T, 2, 26), stream = narrow ? 7 : 10;
@@ -18,6 +18,7 @@ function stageLayout(facts, width) {
     least: narrow ? 18 : 34, /* width of a matrix */
     cell: narrow ? 10 : 13, /* largest width of a column */
   };
+  layout.laneRail = narrow && H > 9 ? 0 : layout.rail; /* many lanes need the room themselves */
   layout.lanes = laneGrid(H, layout);
   return layout;
 }
@@ -88,7 +89,7 @@ const laneHead = 20;
 
 /* One lane per head, in as many lines as give the largest squares. */
 function laneGrid(H, layout) {
-  const {width, height, narrow} = layout, gap = narrow ? 4 : 10, room = width - layout.left - layout.rail;
+  const {width, height, narrow} = layout, gap = narrow ? 4 : 10, room = width - layout.left - layout.laneRail;
   let best = null;
   for (let columns = 1; columns <= H; columns++) {
     const rows = Math.ceil(H / columns);
@@ -96,7 +97,7 @@ function laneGrid(H, layout) {
     const side = Math.min(0.85 * wide, 0.62 * (high - laneHead), 260);
     if (!best || side > best.side + 1) best = {columns, rows, wide, high, side};
   }
-  const {columns, rows, wide, high} = best, left = layout.left + layout.rail;
+  const {columns, rows, wide, high} = best, left = layout.left + layout.laneRail;
   const widest = Math.min(wide, 1.15 * (high - laneHead)), spare = (room - columns * widest - gap * (columns - 1)) / 2;
   return Array.from({length: H}, (_, h) => ({
     x: left + spare + (h % columns) * (widest + gap), y: Math.floor(h / columns) * (high + gap),

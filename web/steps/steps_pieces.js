@@ -38,7 +38,8 @@ function drawBars(pen, piece, box, look, view) {
 
 function drawBarLabels(pen, {word}, box, alpha, {facts, colours}, text) {
   const {T, key} = facts, middle = box.x + ((key + 0.5) * box.width) / T, foot = box.y + box.height;
-  const wide = textWidth(text, 12, 700), x = limit(middle, box.x + wide / 2, box.x + box.width - wide / 2);
+  const wide = textWidth(text, 12, 700), spare = Math.max(0, box.width - wide) / 2, centre = box.x + box.width / 2;
+  const x = limit(middle, centre - spare, centre + spare);
   pen.label(x, box.y + 11, text, {size: 12, weight: 700, anchor: 'middle', fill: colours.key, alpha});
   const thumb = {x: limit(middle - 6, box.x, box.x + box.width - 12), y: foot - 12, width: 12, height: 12};
   drawToken(pen, key, thumb, alpha, {facts, colours});

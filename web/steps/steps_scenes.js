@@ -112,7 +112,7 @@ function laneScene(facts, layout, rowsOf, note, inside) {
       note: typeof note === 'function' ? note(facts.lanes[h]) : note, keyed: typeof note === 'function'};
   });
   layout.lanes.forEach((box, h) => {
-    if (box.first) {
+    if (box.first && layout.laneRail) {
       const {y, height} = rowsOf(box);
       pieces['rail' + box.line] = railPiece(facts, layout, layout.left, y, height, true);
     }
@@ -196,7 +196,6 @@ function lookScene(facts, layout) {
       ['bars' + h]: barsPiece(facts, lane, bars, [stages.weights(lane)], {word: 'weight'}),
     };
   });
-  scene.pieces.rail0 = {...scene.pieces.rail0};
   return {...scene, flows};
 }
 
@@ -275,7 +274,7 @@ const mlpScene = (facts, layout) => rowScene(facts, layout, 'mlp',
 
 /* Every block with the maps of its heads, from the marked query. */
 function blocksScene(facts, layout) {
-  const boxes = laneGrid(facts.blocks, {...layout, left: 0, rail: 0}), pieces = {};
+  const boxes = laneGrid(facts.blocks, {...layout, left: 0, laneRail: 0}), pieces = {};
   boxes.forEach((box, b) => {
     const count = facts.model.blocks[b].heads;
     pieces['card' + b] = {kind: 'card', box, b, chosen: b === facts.block, from: 'Y', into: 'final',
