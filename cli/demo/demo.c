@@ -259,7 +259,8 @@ static void say_next(const show *s)
 {
     const char *data = s->request->data ? s->request->data : data_default(NULL);
     cli_print(stdout, "  %s\n", s->page);
-    printf("      every head of every block, on digits of the test set: open it in a browser\n");
+    printf("      the page of this model: open it in a browser, step through its attention,\n"
+           "      and send it on with 'Save this page'\n");
     cli_print(stdout, "  %s\n", s->curves);
     printf("      loss and accuracy over the epochs\n");
     cli_print(stdout, "  %s\n", s->model);

@@ -36,6 +36,8 @@ TEST(it_learns_and_shows)
     expect(strstr(it->out, "mha classify d/vit.safetensors") && strstr(it->out, "mha heads d/vit.safetensors") &&
                strstr(it->out, "mha train vit --preset best"),
            "%s", it->out);
+    const char *page = strstr(it->out, "  d/heads.html\n      the page of this model: open it in a browser");
+    expect(page && page < strstr(it->out, "  d/curves.svg"), "the page does not come first: %s", it->out);
     slurp("d/curves.svg", svg, sizeof svg);
     expect_closed(svg);
     expect(count_of(svg, "<circle") == 4 && !strstr(svg, "nan") && !strstr(svg, "inf"), "no curves");
