@@ -68,8 +68,8 @@ async function expectLabels(page, mha) {
     expectShown(label, 'effective number of keys', numbers.effective, what);
     expectShown(label, 'distance', numbers.distance, what);
     const row = await page.evaluate(([b, h]) => {
-      const {model, store} = window.mhaView;
-      return Array.from(store.get().result.maps[b][h].subarray(0, model.tokens));
+      const {model: {tokens}, store} = window.mhaView, {result, token} = store.get();
+      return Array.from(result.maps[b][h].subarray(token * tokens, (token + 1) * tokens));
     }, [block - 1, head - 1]);
     const effective = 1 / row.reduce((sum, p) => sum + p * p, 0);
     expectShown(await page.getAttribute(`#wall ${cell}`, 'aria-label'), 'effective number of keys', effective, what);
