@@ -6,6 +6,7 @@ import {startBrowser} from './browser.mjs';
 import {makeUniform, testColours} from './colours.mjs';
 import {createCommand, synthetic} from './files.mjs';
 import {finish, test} from './harness.mjs';
+import {testKeyboard} from './keyboard.mjs';
 import {testLooks} from './looks.mjs';
 import {crowds, testManyHeads} from './many_heads.mjs';
 import {testControls, testNumbers} from './model.mjs';
@@ -71,6 +72,7 @@ if (made) {
   await testTexts(browser, folder);
   await testSharing(browser, folder);
   await testPhone(browser, folder);
+  await testKeyboard(browser, folder);
   await testLooks(browser, folder);
   await testManyHeads(browser, folder, ['one_head_and_relu']);
   await browser.close();
