@@ -1,5 +1,5 @@
-/* A model as JSON for the page: configuration, parameters, images, and the library's results for them, which the page
- * can be checked against. */
+/* A model as JSON for the page: configuration, its file, images, and the library's results for them, which the page can be
+ * checked against. The page's engine opens the file as mha_model_open does. */
 #include "cli/common/cli.h"
 #include "cli/common/contribution.h"
 #include "cli/common/model.h"
@@ -7,6 +7,7 @@
 #include "cli/heads/json.h"
 #include "cli/view/view.h"
 #include "cli/view/page.h"
+#include "io/source.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,8 +34,10 @@ static void put_config(nn_buffer *out, const mha_model *model, const mha_model_i
     nn_buffer_puts(out, "],\"kv_heads\":[");
     for (int64_t l = 0; l < m->blocks; l++)
         nn_buffer_printf(out, l ? ",%" PRId64 : "%" PRId64, mha_model_attention_get(model, l).kv_heads);
-    nn_buffer_printf(out, "],\"head_width\":%" PRId64 ",\"mlp\":%" PRId64 ",\"norm\":\"%s\",\"epsilon\":",
-                     mha_model_attention_get(model, 0).width, m->mlp, m->norm);
+    nn_buffer_printf(out,
+                     "],\"block_heads\":%" PRId64 ",\"head_width\":%" PRId64 ",\"mlp\":%" PRId64
+                     ",\"norm\":\"%s\",\"epsilon\":",
+                     m->block_heads, mha_model_attention_get(model, 0).width, m->mlp, m->norm);
     view_number(out, (double)m->epsilon);
     nn_buffer_printf(out, ",\"order\":\"%s\",\"final_norm\":%s,\"activation\":\"%s\",\"causal\":%s},\n",
                      strcmp(m->norm_place, "behind") == 0 ? "post" : "pre", m->final_norm ? "true" : "false",
@@ -60,31 +63,40 @@ static void put_shape(nn_buffer *out, const mha_model_parameter *part)
     nn_buffer_puts(out, "]");
 }
 
-/* Names and shapes of all parts, and their numbers one part after the other. */
-static void put_parameters(nn_buffer *out, const mha_model *model, const mha_model_info *m)
+/* Names and shapes of all parts. */
+static void put_parameters(nn_buffer *out, const mha_model *model)
 {
-    float *numbers = malloc((size_t)m->parameters * sizeof *numbers);
-    int64_t first = 0;
-    if (!numbers) {
-        out->failed = true;
-        return;
-    }
     nn_buffer_puts(out, "\"parameters\":{\"parts\":[");
     for (int64_t n = 0; n < mha_model_parameter_count(model); n++) {
         mha_model_parameter part = mha_model_parameter_get(model, n);
-        int64_t count = numbers_of(&part.tensor);
         nn_buffer_puts(out, n ? ",{\"name\":" : "{\"name\":");
         view_string(out, part.name);
         nn_buffer_puts(out, ",\"shape\":");
         put_shape(out, &part);
-        nn_buffer_printf(out, ",\"first\":%" PRId64 "}", first);
-        memcpy(numbers + first, part.tensor.data, (size_t)count * sizeof *numbers);
-        first += count;
+        nn_buffer_putc(out, '}');
     }
-    nn_buffer_puts(out, "],\n\"data\":");
-    view_base64(out, numbers, (size_t)first * sizeof *numbers);
-    nn_buffer_puts(out, "},\n");
-    free(numbers);
+    nn_buffer_puts(out, "]},\n");
+}
+
+/* The bytes of the model's file, for the page's engine to open. Prints an error and returns false on failure. */
+static bool put_file(nn_buffer *out, const char *path)
+{
+    char error[600];
+    nn_source from;
+    bool ok = nn_source_open(&from, path, error, sizeof error);
+    size_t size = ok ? (size_t)from.size : 0;
+    unsigned char *bytes = ok ? malloc(size + 1) : NULL;
+    if (ok && !bytes) ok = cli_error("%s: out of memory", path);
+    else if (!ok || nn_source_take(&from, bytes, size + 1) != size) /* it must end there */
+        ok = cli_error("%s", from.failed ? error : "the model's file has changed");
+    if (ok) {
+        nn_buffer_puts(out, "\"model\":");
+        view_base64(out, bytes, size);
+        nn_buffer_puts(out, ",\n");
+    }
+    free(bytes);
+    nn_source_close(&from);
+    return ok;
 }
 
 /* ---- Images ----------------------------------------------------------------------------------------------------- */
@@ -195,7 +207,8 @@ static bool put_model(nn_buffer *out, mha_context *ctx, mha_model *model, const 
     nn_buffer_puts(out, ",\"deviation\":");
     view_number(out, (double)m.deviation);
     nn_buffer_puts(out, "},\n");
-    put_parameters(out, model, &m);
+    put_parameters(out, model);
+    ok = put_file(out, images->file);
     nn_buffer_puts(out, "\"images\":[\n");
     for (int i = 0; ok && i < images->count; i++) {
         if (i) nn_buffer_puts(out, ",\n");
@@ -228,7 +241,7 @@ bool view_model_write(const char *page, size_t *bytes, mha_context *ctx, mha_mod
         return cli_error("%s: the model has %" PRId64 " parameters, but a page can hold at most %d", images->file,
                          parameters, PARAMETERS_MOST);
     bool ok = look_at_heads(&s, ctx, model, images) && put_model(&data, ctx, model, images, images->set ? &s : NULL);
-    if (ok && !view_page_write(page, view_title(images->file), &data, bytes, error, sizeof error))
+    if (ok && !view_page_write(page, view_title(images->file), &data, true, bytes, error, sizeof error))
         ok = cli_error("%s", error);
     survey_free(&s);
     nn_buffer_free(&data);

@@ -24,11 +24,10 @@ void view_number(nn_buffer *out, double x)
     else nn_buffer_puts(out, "null");
 }
 
-void view_base64(nn_buffer *out, const void *bytes, size_t size)
+static void put_base64(nn_buffer *out, const void *bytes, size_t size)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const unsigned char *from = bytes;
-    nn_buffer_putc(out, '"');
     for (size_t i = 0; i < size; i += 3) {
         uint32_t three = (uint32_t)from[i] << 16;
         if (i + 1 < size) three |= (uint32_t)from[i + 1] << 8;
@@ -38,6 +37,12 @@ void view_base64(nn_buffer *out, const void *bytes, size_t size)
         if (i + 2 < size) four[3] = digits[three & 63];
         nn_buffer_put(out, four, sizeof four);
     }
+}
+
+void view_base64(nn_buffer *out, const void *bytes, size_t size)
+{
+    nn_buffer_putc(out, '"');
+    put_base64(out, bytes, size);
     nn_buffer_putc(out, '"');
 }
 
@@ -52,6 +57,7 @@ const char *view_title(const char *path)
 typedef struct parts {
     const char *title;
     const nn_buffer *data;
+    bool engine;
 } parts;
 
 static void put_title(nn_buffer *out, const parts *p) { markup_text(out, p->title); }
@@ -71,6 +77,14 @@ static void put_data(nn_buffer *out, const parts *p)
     nn_buffer_puts(out, "</script>");
 }
 
+static void put_engine(nn_buffer *out, const parts *p)
+{
+    if (!p->engine || !view_engine_size) return;
+    nn_buffer_puts(out, "<script type=\"text/plain\" id=\"mha-engine\">");
+    put_base64(out, view_engine, view_engine_size);
+    nn_buffer_puts(out, "</script>");
+}
+
 static void put_script(nn_buffer *out, const parts *p)
 {
     (void)p;
@@ -87,13 +101,15 @@ static void put_page(nn_buffer *out, const parts *p)
     } places[] = {{"<!-- title -->", put_title},
                   {"<!-- style -->", put_style},
                   {"<!-- data -->", put_data},
+                  {"<!-- engine -->", put_engine},
                   {"<!-- script -->", put_script}};
+    enum { PLACES = sizeof places / sizeof *places };
     const char *at = (const char *)view_frame, *next;
     for (; (next = strstr(at, "<!-- ")); at = next) {
         nn_buffer_put(out, at, (size_t)(next - at));
         size_t which = 0, length = 1;
-        while (which < 4 && strncmp(next, places[which].comment, strlen(places[which].comment)) != 0) which++;
-        if (which < 4) {
+        while (which < PLACES && strncmp(next, places[which].comment, strlen(places[which].comment)) != 0) which++;
+        if (which < PLACES) {
             places[which].put(out, p);
             length = strlen(places[which].comment);
         } else {
@@ -104,10 +120,10 @@ static void put_page(nn_buffer *out, const parts *p)
     nn_buffer_puts(out, at);
 }
 
-bool view_page_write(const char *path, const char *title, const nn_buffer *data, size_t *bytes, char *error,
-                     size_t error_size)
+bool view_page_write(const char *path, const char *title, const nn_buffer *data, bool engine, size_t *bytes,
+                     char *error, size_t error_size)
 {
-    parts p = {title, data};
+    parts p = {title, data, engine};
     nn_buffer out = {0};
     put_page(&out, &p);
     if (data->failed) out.failed = true; /* never write a page with incomplete data */

@@ -2,7 +2,7 @@
  *
  *     nn_buffer data = {0};
  *     nn_buffer_puts(&data, "{\"title\":"), view_string(&data, "vit.safetensors"), ...
- *     if (!view_page_write("page.html", "vit.safetensors", &data, &bytes, error, sizeof error)) puts(error);
+ *     if (!view_page_write("page.html", "vit.safetensors", &data, false, &bytes, error, sizeof error)) puts(error);
  *
  * The template is web/page.html, whose comments mark the insertion points. The data are one JSON object inside a
  * <script>, so it must not contain '<': all text goes through view_string. */
@@ -14,6 +14,10 @@
 /* The files of web/, embedded by the build (cmake/embed.cmake). Each is followed by a 0, which is not counted. */
 extern const unsigned char view_frame[], view_style[], view_script[];
 extern const size_t view_frame_size, view_style_size, view_script_size;
+
+/* The library as WebAssembly (web/engine), gzipped; of size 0 where the build could not make it (cmake/wasm.cmake). */
+extern const unsigned char view_engine[];
+extern const size_t view_engine_size;
 
 /* A JSON string, with its quotes and without '<'; a long one is truncated. */
 void view_string(nn_buffer *out, const char *text);
@@ -27,9 +31,9 @@ void view_base64(nn_buffer *out, const void *bytes, size_t size);
 /* The last component of a path: a page may be shared, and should not reveal folder names. */
 const char *view_title(const char *path);
 
-/* Writes the page atomically, and its size to *bytes. Returns false on error, also if `data` has failed, with one line in
+/* Writes the page atomically, with the engine if it has a model to run, and its size to *bytes. Returns false on error, also if `data` has failed, with one line in
  * `error`. */
-bool view_page_write(const char *path, const char *title, const nn_buffer *data, size_t *bytes, char *error,
-                     size_t error_size);
+bool view_page_write(const char *path, const char *title, const nn_buffer *data, bool engine, size_t *bytes,
+                     char *error, size_t error_size);
 
 #endif

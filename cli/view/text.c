@@ -298,7 +298,7 @@ bool view_text_write(const view_text *v, mha_context *ctx, mha_model *model, siz
     bool ok = texts_open(&s.texts, ctx, model, &from) &&
               (v->audio ? take_sound(&s) : take_tokens(&s, model_about(ctx, model).decoder_only)) && run(&s) &&
               describe(&s) && put_object(&data, &s);
-    if (ok && !view_page_write(v->page, view_title(v->file), &data, bytes, error, sizeof error))
+    if (ok && !view_page_write(v->page, view_title(v->file), &data, false, bytes, error, sizeof error))
         ok = cli_error("%s", error);
     mha_model_info m = model_about(ctx, model);
     if (v->audio) snprintf(about, room, "%" PRId64 " tokens over %" PRId64 " frames", s.sides[1].T, s.sides[0].T);

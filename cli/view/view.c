@@ -213,6 +213,8 @@ static bool show_model(mha_context *ctx, const request *r)
         snprintf(about, sizeof about, "%s of %s, %s", count_of(m.heads, "head"), count_of(m.blocks, "block"),
                  count_of(e.count, "image"));
         say_written(r, about, bytes);
+        if (!view_engine_size)
+            printf("  It cannot run the model: clang for WebAssembly was missing when this mha was built.\n");
     }
     input_images_free(&e);
     mha_model_free(model);
@@ -252,7 +254,7 @@ static bool show_weights(mha_context *ctx, const request *r)
     view_weights w = {.path = r->attention, .tensor = r->tensor, .token_file = r->tokens};
     if (r->first_axis) w.first_axis = axes[r->first_axis - AXIS_LAYERS].name;
     bool ok = view_weights_json(&data, ctx, &w);
-    if (ok && !view_page_write(r->page, view_title(r->attention), &data, &bytes, error, sizeof error))
+    if (ok && !view_page_write(r->page, view_title(r->attention), &data, false, &bytes, error, sizeof error))
         ok = cli_error("%s", error);
     if (ok) {
         const char *outer = w.axes->outer ? count_of(w.layers, w.axes->outer) : "";

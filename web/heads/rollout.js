@@ -7,44 +7,9 @@
  * Row t of R_b estimates how much each patch contributes to token t after block b. Values and the MLP are ignored.
  * Heads that are switched off are excluded from the mean; a block without heads passes on its input. */
 
-/* R_b for each block, (T,T). */
+/* R_b for each block, (T,T), computed by the engine. */
 function rollOut(model, maps, gates) {
-  const T = model.tokens, result = [];
-  let before = null;
-  maps.forEach((heads, b) => {
-    const step = rolloutStep(heads, gates[b], T);
-    before = before ? multiplySquare(step, before, T) : step;
-    result.push(before);
-  });
-  return result;
-}
-
-function rolloutStep(heads, gates, T) {
-  const on = heads.filter((_, h) => gates[h]), step = new Float32Array(T * T);
-  for (let i = 0; i < T; i++) {
-    let sum = 0;
-    for (let j = 0; j < T; j++) {
-      let mean = 0;
-      for (const weights of on) mean += weights[i * T + j] / on.length;
-      step[i * T + j] = on.length ? 0.5 * mean + (i === j ? 0.5 : 0) : i === j ? 1 : 0;
-      sum += step[i * T + j];
-    }
-    for (let j = 0; j < T; j++) step[i * T + j] /= sum;
-  }
-  return step;
-}
-
-function multiplySquare(a, b, T) {
-  const out = new Float32Array(T * T), row = new Float64Array(T);
-  for (let i = 0; i < T; i++) {
-    row.fill(0);
-    for (let n = 0; n < T; n++) {
-      const weight = a[i * T + n];
-      for (let j = 0; j < T; j++) row[j] += weight * b[n * T + j];
-    }
-    out.set(row, i * T);
-  }
-  return out;
+  return splitNumbers(model.whole.rollOut(maps.flat(), model.tokens, headsOff(gates)), maps.length, model.tokens ** 2);
 }
 
 /* The row to show: the class token's, or the mean of all rows; or, on request, the row of a token. */

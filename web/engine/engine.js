@@ -1,0 +1,100 @@
+/* The engine: the C library, compiled to WebAssembly (web/engine/*.c). It lies in the page as base64 of its gzipped bytes.
+ *
+ *     const model = engine.open('model.safetensors', bytes);
+ *     const {logits, maps} = model.run(pixels, 1);
+ *
+ * Errors of the library become exceptions with its message. Results are copies: the memory of the engine moves when it
+ * grows. */
+
+/* A function that returns a vector: what a browser without SIMD refuses. */
+const SIMD_PROBE = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 5, 1, 0x60, 0, 1, 0x7b, 3, 2, 1, 0, 10, 8, 1, 6, 0, 0x41, 0, 0xfd, 15, 11];
+
+/* The kinds of results, in the order of page_kind in engine.h. */
+const ENGINE_KINDS = ['logits', 'probabilities', 'hidden', 'maps', 'statistics', 'divergences', 'effective', 'rollout',
+  'contributions', 'n', 'q', 'k', 'v', 'scores', 'weights', 'own', 'concat', 'out', 'mid', 'n2', 'mlpHidden', 'mlp', 'y'];
+
+/* Base64 to bytes. atob returns one character per byte. */
+function decodeBase64(text) {
+  const letters = atob(text);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
+  return bytes;
+}
+
+async function unpackGzip(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/* The engine of gzipped bytes. */
+async function startEngine(packed) {
+  if (!WebAssembly.validate(new Uint8Array(SIMD_PROBE))) throw new Error('This browser has no WebAssembly SIMD.');
+  const system = createSystem(), module = await WebAssembly.compile(await unpackGzip(packed));
+  const instance = await WebAssembly.instantiate(module, system.imports(module));
+  system.start(instance);
+  return createEngine(instance.exports, system.files);
+}
+
+function createEngine(calls, files) {
+  const bytesOf = (text) => new TextEncoder().encode(text + '\0');
+  /* Calls `use(...addresses)` with copies of arrays in the engine's memory. */
+  const withCopies = (arrays, use) => {
+    const places = arrays.map((array) => calls.page_allocate(array.byteLength || 1));
+    try {
+      if (places.includes(0)) throw new Error('The engine has no memory left.');
+      arrays.forEach((array, n) => new Uint8Array(calls.memory.buffer, places[n], array.byteLength)
+        .set(new Uint8Array(array.buffer, array.byteOffset, array.byteLength)));
+      return use(...places);
+    } finally {
+      places.forEach((place) => place && calls.page_free(place));
+    }
+  };
+  const lastError = () => {
+    const bytes = new Uint8Array(calls.memory.buffer), at = calls.page_error();
+    return new Error(new TextDecoder().decode(bytes.slice(at, bytes.indexOf(0, at))));
+  };
+  const check = (status) => {
+    if (status) throw lastError();
+  };
+  const floatsAt = (at, count) => new Float32Array(calls.memory.buffer, at, count).slice();
+  return {
+    /* A model of the bytes of its file; `heads` for files that do not say. */
+    open(name, bytes, heads = 0) {
+      files.set(name, bytes);
+      const page = withCopies([bytesOf('/' + name)], (path) => calls.page_open(path, heads));
+      if (!page) throw lastError();
+      return createEngineModel(calls, page, {withCopies, check, floatsAt, bytesOf});
+    },
+  };
+}
+
+/* A model of the engine; `page` is its address. Results have the sizes that engine.h gives. */
+function createEngineModel(calls, page, {withCopies, check, floatsAt, bytesOf}) {
+  const take = (kind, count, first = 0) => floatsAt(calls.page_numbers(page, ENGINE_KINDS.indexOf(kind)) + 4 * first, count);
+  return {
+    take,
+    close: () => calls.page_close(page),
+    /* Heads counted through all blocks; nonzero for those that are off. */
+    switchOff: (off) => check(withCopies([Uint8Array.from(off)], (at) => calls.page_switch_off(page, at, off.length))),
+    parameter(name) {
+      return withCopies([bytesOf(name)], (at) => {
+        const count = calls.page_parameter_numbers(page, at);
+        return count ? floatsAt(calls.page_parameter(page, at), count) : null;
+      });
+    },
+    /* wanted: 0 for logits and hidden states, 1 for maps as well, 2 for statistics as well. */
+    run: (pixels, wanted) => check(withCopies([pixels], (at) => calls.page_run(page, at, wanted))),
+    runTokens: (ids, wanted) => check(withCopies([Int32Array.from(ids)],
+      (at) => calls.page_run_tokens(page, at, ids.length, wanted))),
+    contributions: (pixels) => check(withCopies([pixels], (at) => calls.page_contributions(page, at))),
+    /* From maps of all heads, one after another, to one matrix for each block. */
+    rollOut(maps, tokens, off) {
+      const all = new Float32Array(maps.length * tokens * tokens);
+      maps.forEach((map, n) => all.set(map, n * tokens * tokens));
+      check(withCopies([all, Uint8Array.from(off)], (from, at) => calls.page_rollout(page, from, tokens, at)));
+      return take('rollout', calls.page_blocks(page) * tokens * tokens);
+    },
+    block: (b, x, tokens, gates) => check(withCopies([x, Float32Array.from(gates)],
+      (from, to) => calls.page_block(page, b, from, tokens, to))),
+  };
+}
