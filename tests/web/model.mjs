@@ -28,14 +28,16 @@ async function everyPanelRenders(page) {
 
 /* ---- Numbers ------------------------------------------------------------------------------------------------------- */
 
-/* For every image of the page, by choosing it: the largest differences to what the library left in the data. */
+/* For every image of the page, by choosing it: the largest differences to what the library left in the data; those of logits
+ * in units of the largest logit, if that is above 1. */
 async function differences(page) {
   return page.evaluate(() => {
     const {data, store, model} = window.mhaView, T = model.tokens, far = {logits: 0, rows: 0};
+    const size = Math.max(1, ...data.images.flatMap((image) => image.logits.map(Math.abs)));
     data.images.forEach((image, n) => {
       store.set({image: n});
       const {result} = store.get();
-      image.logits.forEach((x, c) => (far.logits = Math.max(far.logits, Math.abs(x - result.logits[c]))));
+      image.logits.forEach((x, c) => (far.logits = Math.max(far.logits, Math.abs(x - result.logits[c]) / size)));
       result.maps.flat().forEach((map, head) => {
         for (let j = 0; image.cls && j < T; j++) far.rows = Math.max(far.rows, Math.abs(map[j] - image.cls[head * T + j]));
       });
@@ -48,8 +50,8 @@ async function differences(page) {
 async function expectSameNumbers(browser, path) {
   const {page, problems, close} = await openPage(browser, path);
   const far = await differences(page);
-  expect(far.logits < 1e-4, `logits are off by ${far.logits}`);
-  expect(far.rows < 1e-4, `weights are off by ${far.rows}`);
+  expect(far.logits < 1e-6, `logits are off by ${far.logits}`);
+  expect(far.rows < 1e-6, `weights are off by ${far.rows}`);
   await everyPanelRenders(page);
   expect(problems.length === 0, problems.join('; '));
   await close();
@@ -65,8 +67,8 @@ async function compareWithClassify(page, mha, count) {
       const {store, model} = window.mhaView, {probabilities, maps} = store.get().result;
       return {probabilities: Array.from(probabilities), rows: maps.flat().map((map) => Array.from(map.subarray(1, model.tokens)))};
     });
-    expect(farthest(shown.probabilities, images[n].probabilities) < 1e-4, `image ${n}: other probabilities`);
-    images[n].heads.forEach((head, h) => expect(farthest(shown.rows[h], head.map.flat()) < 1e-4,
+    expect(farthest(shown.probabilities, images[n].probabilities) < 1e-6, `image ${n}: other probabilities`);
+    images[n].heads.forEach((head, h) => expect(farthest(shown.rows[h], head.map.flat()) < 1e-6,
       `image ${n}: another map of block ${head.block}, head ${head.head}`));
   }
 }
@@ -121,7 +123,7 @@ export async function testNumbers(browser, mha, folder, others) {
       const said = JSON.parse(mha('classify', 'less.safetensors', '0', '--data', synthetic, '--json'));
       await page.uncheck(`#gates input[data-block="${block}"][data-head="${head}"]`, {force: true});
       const shown = await page.evaluate(() => Array.from(window.mhaView.store.get().result.probabilities));
-      expect(farthest(shown, said.images[0].probabilities) < 1e-4, `block ${block}, head ${head}: other probabilities`);
+      expect(farthest(shown, said.images[0].probabilities) < 1e-6, `block ${block}, head ${head}: other probabilities`);
       expect(/^1 head off: /.test(await page.textContent('#verdict')), await page.textContent('#verdict'));
       await expectShownProbabilities(page);
       await page.click('#all-on');

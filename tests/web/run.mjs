@@ -4,6 +4,7 @@ import {existsSync, rmSync} from 'node:fs';
 import {join, resolve} from 'node:path';
 import {startBrowser} from './browser.mjs';
 import {makeUniform, testColours} from './colours.mjs';
+import {testEngine} from './engine.mjs';
 import {createCommand, synthetic} from './files.mjs';
 import {finish, test} from './harness.mjs';
 import {testKeyboard} from './keyboard.mjs';
@@ -20,7 +21,7 @@ import {makeBatch, makeWeights, testWeights} from './weights.mjs';
 const [program, browserPath, folder] = [resolve(process.argv[2]), process.argv[3], resolve(process.argv[4])];
 const mha = createCommand(program, folder);
 
-/* Models of other kinds, so that every way of the page's own arithmetic is gone once. */
+/* Models of other kinds, so that every way through the engine is gone once. */
 const others = {
   mean_pool_and_rms: 'patch=7,width=24,depth=2,heads=4,kv_heads=2,mlp=32,pool=mean,norm=rms,activation=silu',
   the_norm_behind: 'patch=7,width=16,depth=2,heads=2,mlp=32,order=post,activation=gelu_tanh',
@@ -64,6 +65,7 @@ await test('pages_are_made', async () => {
 if (made) {
   const browser = await startBrowser(browserPath);
   await testNumbers(browser, mha, folder, [...Object.keys(others), pruned]);
+  await testEngine(browser, folder);
   await testStatistics(browser, mha, folder);
   await testColours(browser, folder);
   await testControls(browser, folder);
