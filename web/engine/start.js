@@ -1,14 +1,5 @@
 /* The engine of this page; null on a page without a model. A page whose engine cannot start says why. */
 
-/* A line in place of the panels. */
-function showNotice(text) {
-  const notice = document.createElement('p');
-  notice.className = 'notice';
-  notice.setAttribute('role', 'alert');
-  notice.textContent = text;
-  document.getElementById('main').prepend(notice);
-}
-
 /* Shows the message of an error that ends the page, and throws it again. */
 function failPage(about, error) {
   showNotice(`${about} ${error.message}`);
