@@ -17,7 +17,7 @@ enum {
     SIDE_MOST = 320,      /* cells along a side */
     SMOOTH_LEAST = 100,   /* cells along the shorter side, for it to be smoothed */
     SAMPLES_MOST = 20000, /* for the surface */
-    ROUNDS = 6,           /* of the fit */
+    ROUNDS = 8,           /* of the fit */
     TERMS = 6,            /* of the surface */
     EVEN_SHARE = 40       /* percent of the pixels with one value, for the paper to be even */
 };
@@ -180,7 +180,7 @@ static double fit_round(double c[TERMS], const nn_sheet *s, double tolerance)
 /* The tolerance starts with the spread of the border, in which light falls off, and follows the noise. */
 static void fit_surface(double c[TERMS], nn_sheet *s, double spread)
 {
-    const double wide = 4, start = 16;
+    const double wide = 2.5, start = 16;
     double tolerance = fmax(start, wide * spread);
     memset(c, 0, TERMS * sizeof *c);
     c[0] = s->paper;

@@ -3,8 +3,9 @@
 #include "data/digits.h"
 #include "data/fit/fit.h"
 #include "digit_model.h"
+#include "nn/data/own_pictures.h"
 
-enum { SIDE = 28, PIXELS = SIDE * SIDE, LARGE = 5 * SIDE };
+enum { LARGE = 5 * SIDE };
 
 static mha_context *ctx;
 static mha_model *model;
@@ -24,7 +25,7 @@ __attribute__((destructor)) static void clean_up(void)
 }
 
 /* A digit on a large sheet: (LARGE,LARGE,channels), dark ink on white; with four channels, on nothing. To be freed. */
-static unsigned char *sheet(int channels)
+static unsigned char *white_sheet(int channels)
 {
     unsigned char digit[PIXELS], *pixels = malloc((size_t)LARGE * LARGE * (size_t)channels);
     nn_digits_draw(digit, 3, 1, NN_DIGITS_TEST, 3);
@@ -38,14 +39,14 @@ static unsigned char *sheet(int channels)
 
 TEST(a_digit_comes_out_of_any_channels)
 {
-    unsigned char want[PIXELS], got[PIXELS], *grey = sheet(1);
+    unsigned char want[PIXELS], got[PIXELS], *grey = white_sheet(1);
     nn_fit as;
     nn_image picture = {LARGE, LARGE, grey};
     if (!prepare()) return;
     expect(nn_fit_digit(want, SIDE, SIDE, &as, &picture, NN_WHEN_AUTO, NN_WHEN_AUTO), "out of memory");
     for (int channels = 1; channels <= 4; channels += channels == 1 ? 2 : 1) {
         mha_fit fit = {.size = sizeof fit};
-        unsigned char *pixels = sheet(channels);
+        unsigned char *pixels = white_sheet(channels);
         mha_status status = mha_model_fit(ctx, model, got, &fit, pixels, LARGE, LARGE, channels, NULL);
         expect(!status, "%d channels: %s", channels, mha_context_error(ctx));
         expect(!memcmp(got, want, PIXELS), "%d channels: another image", channels);
@@ -112,7 +113,7 @@ TEST(wrong_arguments)
 /* A file of a digit, by mha_model_picture. */
 TEST(a_file_becomes_a_digit)
 {
-    unsigned char want[PIXELS], seen[3 * PIXELS], *grey = sheet(1);
+    unsigned char want[PIXELS], seen[3 * PIXELS], *grey = white_sheet(1);
     float image[PIXELS];
     char path[300], error[300] = "";
     const char *folder = getenv("TMPDIR");
@@ -132,4 +133,71 @@ TEST(a_file_becomes_a_digit)
     remove(path);
     expect(mha_model_picture(ctx, model, image, seen, path) == MHA_BAD_FILE, "a file that is gone");
     free(grey);
+}
+
+/* ---- What a trained model makes of own pictures ------------------------------------------------------------------ */
+
+/* Whether the model reads an image as that digit. */
+static bool reads(mha_model *m, const unsigned char *image, int64_t label)
+{
+    float pixels[PIXELS], logits[10];
+    for (int i = 0; i < PIXELS; i++) pixels[i] = (float)image[i] / 255.0f;
+    mha_model_inputs in = {.images = mha_tensor_4d(pixels, MHA_FLOAT32, 1, 1, SIDE, SIDE)};
+    mha_model_outputs out = {.logits = mha_tensor_2d(logits, MHA_FLOAT32, 1, 10)};
+    int best = 0;
+    if (!expect(!mha_model_run(ctx, m, &out, &in), "%s", mha_context_error(ctx))) return false;
+    for (int c = 1; c < 10; c++)
+        if (logits[c] > logits[best]) best = c;
+    return best == label;
+}
+
+/* The nearest pixels of a picture, scaled to the frame, and inverted if its corner is light: what a caller might do. */
+static void squeeze(unsigned char *out, const nn_image *p)
+{
+    for (int i = 0; i < PIXELS; i++) {
+        unsigned char grey = p->pixels[i / SIDE * p->rows / SIDE * p->columns + i % SIDE * p->columns / SIDE];
+        out[i] = (unsigned char)(p->pixels[0] > 127 ? 255 - grey : grey);
+    }
+}
+
+/* MNIST's test digits on all kinds of sheets: nearly as many are read as of those that MNIST has itself. */
+TEST(a_trained_model_reads_own_pictures)
+{
+    const char *models = getenv("MHA_MODELS"), *folder = getenv("MHA_MNIST");
+    char path[600];
+    mha_model *trained = NULL;
+    mha_data *data = NULL;
+    enum { COUNT = 60, CELLS_MOST = 100000 }; /* larger pictures take long to make */
+    if (!prepare()) return;
+    snprintf(path, sizeof path, "%s/vit-mnist.safetensors", models ? models : "");
+    if (!models || !folder || mha_model_open(ctx, &trained, path, NULL) || mha_data_open(ctx, &data, folder, NULL)) {
+        not_given("MHA_MODELS and MHA_MNIST do not name a folder with vit-mnist.safetensors and MNIST");
+        mha_model_free(trained);
+        return;
+    }
+    rng r = rng_make(1, 17);
+    int plain = 0;
+    for (int i = 0; i < COUNT; i++)
+        plain += reads(trained, mha_data_image(data, MHA_DATA_TEST, i), mha_data_label(data, MHA_DATA_TEST, i));
+    printf("    %-24s %5.1f %%\n", "as MNIST has them", 100.0 * plain / COUNT);
+    for (size_t n = 0; n < sizeof ways / sizeof *ways; n++) {
+        int before = 0, after = 0;
+        if (ways[n].on.rows * ways[n].on.columns > CELLS_MOST) continue;
+        for (int i = 0; i < COUNT; i++) {
+            unsigned char out[PIXELS];
+            int64_t label = mha_data_label(data, MHA_DATA_TEST, i);
+            nn_image p = picture_of(mha_data_image(data, MHA_DATA_TEST, i), &ways[n].on, &r);
+            squeeze(out, &p);
+            before += reads(trained, out, label);
+            expect(!mha_model_fit(ctx, trained, out, NULL, p.pixels, p.rows, p.columns, 1, NULL), "%s",
+                   mha_context_error(ctx));
+            after += reads(trained, out, label);
+            nn_image_free(&p);
+        }
+        printf("    %-24s %5.1f %%, not fitted %5.1f %%\n", ways[n].name, 100.0 * after / COUNT,
+               100.0 * before / COUNT);
+        expect(after >= plain - COUNT * 4 / 100, "%s: %d of %d", ways[n].name, after, COUNT);
+    }
+    mha_data_free(data);
+    mha_model_free(trained);
 }
