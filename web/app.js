@@ -33,6 +33,7 @@ function themeButton(store) {
 /* The panels, in the order of the page: create(store, model, data), and the condition for those that need more data. */
 const vitPanels = [
   {create: createStepsPanel},
+  {create: createDrawPanel},
   {create: createLookPanel},
   {create: createGridPanel},
   {create: createRolloutPanel},
@@ -42,7 +43,7 @@ const vitPanels = [
 
 /* The first state of the page: block 1, whose tokens are still patches, and a patch with ink as the query. */
 function firstVitState(data, model) {
-  return {image: 0, drawing: 0, gates: openGates(model), block: 0, head: 0, token: inkToken(model, data.images[0].bytes), key: null, step: 0,
+  return {image: 0, drawing: 0, penDown: false, gates: openGates(model), block: 0, head: 0, token: inkToken(model, data.images[0].bytes), key: null, step: 0,
     scale: 'linear', range: 'fixed', sort: 'place', contribution: 'predicted', survey: data.survey, theme: document.documentElement.dataset.theme};
 }
 
@@ -67,9 +68,9 @@ function startVit(data) {
     if (event.key.toLowerCase() === 'c' && model.first && !busy) chooseToken(store, model, 0);
   });
 
-  const panels = vitPanels.filter(({needs}) => !needs || needs(data)).map(({create}) => create(store, model, data));
+  const panels = vitPanels.filter(({needs}) => !needs || needs(data)).map(({create}) => createResting(create, store, model, data));
   const view = {data, store, stores: [store], model, panels};
-  const lead = 'The whole model runs in this page. Step through its attention, see what every head looks at, and switch heads off.';
+  const lead = 'The whole model runs in this page. Step through its attention, draw a digit, see what every head looks at, and switch heads off.';
   pageHead(data, modelFacts(data, model), panels, lead, [...shareButtons(view), themeButton(store)]);
   document.getElementById('main').append(createImageBar(store, model, data));
   placePanels(panels);

@@ -5,6 +5,7 @@ import {join, resolve} from 'node:path';
 import {startBrowser} from './browser.mjs';
 import {makeUniform, testColours} from './colours.mjs';
 import {testEngine} from './engine.mjs';
+import {testDrawing} from './draw.mjs';
 import {createCommand, synthetic} from './files.mjs';
 import {finish, test} from './harness.mjs';
 import {testKeyboard} from './keyboard.mjs';
@@ -69,6 +70,7 @@ if (made) {
   await testStatistics(browser, mha, folder);
   await testColours(browser, folder);
   await testControls(browser, folder);
+  await testDrawing(browser, mha, folder, Object.keys(crowds)[0]);
   await testSteps(browser, folder);
   await testWeights(browser, folder);
   await testTexts(browser, folder);

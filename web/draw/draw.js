@@ -1,0 +1,250 @@
+/* Panel: draw a digit, or bring a picture of one, and see what the model makes of it.
+ *
+ * The drawing is an image of the page like the others: fitted to the model as MNIST's digits are, it becomes the last of
+ * data.images and the selected one, so every panel shows it. With each frame it is replaced by a new object, and `drawing`
+ * in the store, which counts them, changes. With nothing drawn there is no such image, and the one that was selected
+ * before comes back.
+ *
+ * While the pen moves, this panel follows with every frame. Other panels take longer: those in sight follow as often as
+ * they take up a third of the time, the others (resting.js) when the pen rests.
+ *
+ *     drawingState()          a text for a link: the strokes, or the fitted picture; null if nothing is drawn
+ *     setDrawingState(text)   draws that and selects it; false if the text is not one of these */
+
+const PEN_RESTS = 250; /* milliseconds without a change, after which all panels follow */
+
+let currentDrawing = null; /* of the page's Draw panel: {state(), restore(text)} */
+
+function drawingState() {
+  return currentDrawing ? currentDrawing.state() : null;
+}
+
+function setDrawingState(text) {
+  return Boolean(currentDrawing) && currentDrawing.restore(text);
+}
+
+function createDrawPanel(store, model, data) {
+  const parts = createDrawParts(model), place = data.images.length, thumb = createDrawingThumb(store, model, place);
+  const view = {before: store.get().image, version: 0, frame: 0, timer: 0, rest: 0, rested: 0, passing: false, shown: null};
+  const sheet = createSheet(() => {
+    if (!view.frame) view.frame = requestAnimationFrame(refresh);
+    clearTimeout(view.rested);
+    view.rested = setTimeout(() => store.set({penDown: sheet.busy()}), PEN_RESTS);
+    if (sheet.busy() && !store.get().penDown) store.set({penDown: true});
+  });
+  const isSelected = () => data.images.length > place && store.get().image === place;
+
+  function notice(words) {
+    parts.notice.textContent = words;
+    parts.notice.hidden = !words;
+  }
+
+  function refresh() {
+    cancelAnimationFrame(view.frame);
+    view.frame = 0;
+    const {base} = sheet.shown(), kept = base && base.kind === 'image';
+    const fitted = sheet.isEmpty() ? null : kept ? {bytes: base.bytes, doubt: ''} : fitDrawing(model, sheet.pixels());
+    parts.update(sheet);
+    if (!fitted || fitted.blank) {
+      notice(fitted && base ? `There is no ink in ${base.name}.` : '');
+      return forget();
+    }
+    notice(fitted.doubt ? `This may not be a digit: ${fitted.doubt}.` : '');
+    const image = drawnImage(model, base ? base.name : 'your drawing', fitted.bytes);
+    show(image, passOn(image) ? store.get().result : runModel(model, image.bytes, store.get().gates));
+  }
+
+  function show(image, result) {
+    view.shown = {image, result};
+    parts.show({...store.get(), result}, image);
+    thumb.update(image, bestOf(result.probabilities));
+    if (!sheet.busy()) announce(`Predicted ${answerWords(result.probabilities)}`);
+  }
+
+  /* Makes it the image of the page: now, or when the other panels have had their rest. Returns whether it did. */
+  function passOn(image) {
+    const now = performance.now();
+    clearTimeout(view.timer);
+    if (sheet.busy() && now < view.rest) {
+      view.timer = setTimeout(() => passOn(image), view.rest - now);
+      return false;
+    }
+    data.images[place] = image;
+    view.passing = true;
+    store.set({image: place, drawing: ++view.version});
+    view.passing = false;
+    const end = performance.now();
+    view.rest = end + 2 * (end - now);
+    return true;
+  }
+
+  /* Nothing is drawn. */
+  function forget() {
+    clearTimeout(view.timer);
+    view.shown = null;
+    parts.show(null, null);
+    thumb.update(null);
+    if (data.images.length === place) return;
+    if (isSelected()) store.set({image: view.before});
+    data.images.length = place;
+    store.set({drawing: ++view.version});
+  }
+
+  async function take(files) {
+    const file = imageAmong(files);
+    if (!file) return notice(`${files.length ? files[0].name : 'This'} is not an image.`);
+    try {
+      sheet.add({kind: 'picture', canvas: await readPicture(file), name: file.name});
+    } catch {
+      notice(`${file.name} cannot be read as an image.`);
+    }
+  }
+
+  const text = 'Draw with the mouse, a finger or a pen; or choose a picture, drop it on this page or paste it. The digit is ' +
+    'centred and scaled like those of MNIST. The prediction, every head and all other panels follow.';
+  const panel = {
+    id: 'draw',
+    title: 'Draw a digit',
+    element: panelFrame('draw', 'Draw a digit', text, null, parts.element),
+    toSvg: () => drawSvg({...store.get(), ...(view.shown && {result: view.shown.result})}, model, data, view.shown),
+    pixels: () => sheet.pixels(), /* for tests, as are the state functions */
+    drawingState, setDrawingState,
+  };
+  parts.connect(sheet, take);
+  attachFiles((files) => {
+    panel.element.scrollIntoView({block: 'nearest'});
+    take(files);
+  }, (over) => parts.frame.classList.toggle('over', over));
+  store.on('theme', sheet.redraw);
+  store.on('image', ({image}) => (view.before = image < place ? image : view.before));
+  store.on(['result', 'token', 'scale', 'theme'], (state) => {
+    if (!view.passing && view.shown && isSelected()) show(view.shown.image, state.result);
+  });
+  currentDrawing = {
+    state: () => (view.shown ? drawingText(sheet.shown(), view.shown.image) : null),
+    restore(words) {
+      const items = drawingItems(words, model);
+      if (!items) return false;
+      sheet.restore(items);
+      refresh();
+      return true;
+    },
+  };
+  parts.update(sheet);
+  parts.show(null, null);
+  return panel;
+}
+
+/* An image of the page. */
+function drawnImage(model, name, bytes) {
+  const {rows, columns} = model.config;
+  return {name, bytes, label: null, contributions: null, outline: outlinePath(bytes, rows, columns)};
+}
+
+/* ---- Links ------------------------------------------------------------------------------------------------------- */
+
+/* 's' and strokes, or 'i' and the pixels that the model sees, whichever is shorter; a picture has only the latter. */
+function drawingText({strokes}, image) {
+  const pixels = 'i' + bytesToText(image.bytes), drawn = strokes.length ? 's' + bytesToText(strokesToBytes(strokes)) : null;
+  return drawn && drawn.length <= 2 * pixels.length ? drawn : pixels;
+}
+
+/* What setDrawingState puts on the sheet; null if the text is of another kind. */
+function drawingItems(text, model) {
+  const bytes = typeof text === 'string' ? textToBytes(text.slice(1)) : null, {rows, columns} = model.config;
+  if (!bytes) return null;
+  if (text[0] === 's') {
+    const strokes = strokesFromBytes(bytes);
+    return strokes && strokes.map((stroke) => ({kind: 'stroke', ...stroke}));
+  }
+  if (text[0] !== 'i' || bytes.length !== rows * columns) return null;
+  return [{kind: 'image', name: 'a drawing', bytes, rows, columns}];
+}
+
+/* ---- Parts ------------------------------------------------------------------------------------------------------- */
+
+/* The elements of the panel. `connect` wires the buttons; `update` follows the sheet; `show` draws a result, or the hint. */
+function createDrawParts(model) {
+  const button = (id, words, more = {}) => element('button', {type: 'button', id, ...more}, words);
+  const pen = button('draw-pen', 'Pen', {'aria-pressed': true}), eraser = button('draw-eraser', 'Eraser', {'aria-pressed': false});
+  const undo = button('draw-undo', 'Undo'), clear = button('draw-clear', 'Clear');
+  const file = element('input', {type: 'file', id: 'draw-file', accept: 'image/*', 'aria-label': 'Choose a picture of a digit'});
+  const here = element('span', {class: 'sheet-hint', 'aria-hidden': true}, 'Draw a digit here');
+  const frame = element('div', {class: 'sheet-frame'}, here);
+  const noticeLine = element('p', {class: 'notice', id: 'draw-notice', role: 'status', hidden: true});
+  const seen = element('canvas', {class: 'map seen', 'aria-hidden': true});
+  const answer = element('p', {class: 'answer', id: 'draw-answer'});
+  const hint = element('p', {class: 'hint', id: 'draw-hint'}, 'Draw a digit to see its prediction, and where every head ' +
+    'looks while you draw.');
+  const columns = createColumns(model), live = createLiveMaps(model);
+  const out = element('div', {class: 'draw-out'},
+    element('div', {class: 'draw-answer'},
+      element('figure', {class: 'seen-figure'}, seen, element('figcaption', null, 'what the model sees')), answer,
+      columns.element), live.element);
+  const side = element('div', {class: 'draw-side'}, frame,
+    element('div', {class: 'draw-tools', role: 'group', 'aria-label': 'Drawing'}, pen, eraser, undo, clear,
+      element('label', {class: 'file-button'}, file, element('span', null, 'Choose a picture'))), noticeLine);
+  return {
+    element: element('div', {class: 'draw'}, side, hint, out), frame, notice: noticeLine,
+    connect(sheet, take) {
+      const choose = (tool) => {
+        sheet.tool(tool);
+        pen.setAttribute('aria-pressed', String(tool === 'pen'));
+        eraser.setAttribute('aria-pressed', String(tool === 'eraser'));
+      };
+      frame.prepend(sheet.canvas);
+      pen.addEventListener('click', () => choose('pen'));
+      eraser.addEventListener('click', () => choose('eraser'));
+      undo.addEventListener('click', () => sheet.undo());
+      clear.addEventListener('click', () => {
+        sheet.clear();
+        choose('pen');
+      });
+      file.addEventListener('change', () => {
+        if (file.files.length) take(file.files);
+        file.value = ''; /* so that the same file can be chosen again */
+      });
+    },
+    update(sheet) {
+      const empty = sheet.isEmpty();
+      here.hidden = !empty;
+      undo.disabled = !sheet.canUndo();
+      clear.disabled = empty;
+    },
+    show(state, image) {
+      hint.hidden = Boolean(image);
+      out.hidden = !image;
+      this.frame.firstChild.setAttribute('aria-label', image ? `The drawing: ${answerWords(state.result.probabilities)}`
+        : 'The sheet, empty. Draw a digit, or choose a picture.');
+      if (!image) return;
+      const best = bestOf(state.result.probabilities);
+      drawPicture(seen, image.bytes, model.config.rows, model.config.columns);
+      answer.replaceChildren(element('b', null, String(best)), ` ${percent(state.result.probabilities[best])}`);
+      columns.update(state.result.probabilities);
+      live.update(state, image);
+    },
+  };
+}
+
+/* ---- Export ------------------------------------------------------------------------------------------------------ */
+
+function drawSvg(state, model, data, shown) {
+  const colours = themeColours(), most = Math.max(...model.config.heads), size = 64, gap = 10, left = 210;
+  const high = mapHeight(model, size);
+  const parts = [svgLabel(24, 38, 'Draw a digit', {size: 20, weight: 600})];
+  if (!shown) {
+    parts.push(svgLabel(24, 66, 'Nothing is drawn.', {size: 13, fill: colours.soft}));
+    return svgDocument(420, 90, parts.join('\n'), 'Draw a digit');
+  }
+  const {image, result} = shown;
+  parts.push(svgLabel(24, 58, `${data.title}, ${image.name}: ${answerWords(result.probabilities)}`, {size: 13, fill: colours.soft}),
+    pictureSvg(image.bytes, model.config.rows, model.config.columns, {x: 24, y: 84, width: 150}));
+  model.blocks.forEach((block, b) => {
+    for (let h = 0; h < block.heads; h++) {
+      parts.push(mapSvg(model, lookRow(state, model, b, h), {outline: image.outline, scale: lookScale(state, model, null),
+        mark: state.token, accent: colours.accent, x: left + h * (size + gap), y: 84 + b * (high + gap), width: size}));
+    }
+  });
+  const width = Math.max(460, left + most * (size + gap) + 14);
+  return svgDocument(width, Math.max(270, 94 + model.blocks.length * (high + gap)), parts.join('\n'), 'Draw a digit');
+}
