@@ -135,10 +135,33 @@ function createDrawPanel(store, model, data) {
   return panel;
 }
 
-/* An image of the page. */
+/* What the model sees of RGBA pixels: {bytes, blank, doubt}, fitted by the library. */
+function fitDrawing(model, {pixels, width, height}) {
+  return model.whole.fit(pixels, width, height, model.config.rows * model.config.columns);
+}
+
+/* An image of the page. Its logits, and what heads add to them, are computed when a panel asks for them. */
 function drawnImage(model, name, bytes) {
-  const {rows, columns} = model.config;
-  return {name, bytes, label: null, contributions: null, outline: outlinePath(bytes, rows, columns)};
+  const {rows, columns, classes, heads, depth} = model.config, {whole} = model;
+  const parts = heads.reduce((sum, count) => sum + count, 0) + depth + 2;
+  const make = {
+    logits() {
+      whole.run(bytes, 0);
+      return whole.take('logits', classes);
+    },
+    contributions() {
+      whole.contributions(bytes);
+      return splitNumbers(whole.take('contributions', parts * classes), parts, classes);
+    },
+  };
+  const made = remember((key) => make[key]());
+  return {name, bytes, label: null, outline: outlinePath(bytes, rows, columns),
+    get logits() {
+      return made('logits');
+    },
+    get contributions() {
+      return made('contributions');
+    }};
 }
 
 /* ---- Links ------------------------------------------------------------------------------------------------------- */

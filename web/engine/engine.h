@@ -43,6 +43,7 @@ typedef enum page_kind {
     PAGE_MLP,     /* (T,hidden width) */
     PAGE_MLP_OUT, /* (T,M) */
     PAGE_Y,       /* (T,M): the input of the next block */
+    PAGE_FITTED,  /* (rows,columns) of the model, from 0 to 255: page_fit */
     PAGE_KINDS
 } page_kind;
 
@@ -88,6 +89,15 @@ int page_block(page *p, int b, const float *x, int T, const float *gates);
  *
  * and a block without heads passes on its input. */
 int page_rollout(page *p, const float *maps, int T, const unsigned char *off);
+
+/* ---- fit.c: drawings and pictures ------------------------------------------------------------------------------------ */
+
+/* Pixels (rows,columns,4), red, green, blue and alpha, as mha_model_fit makes them look like MNIST's: 0, or 1 if there is no
+ * ink. */
+int page_fit(page *p, const unsigned char *pixels, int rows, int columns);
+
+/* Why the last picture may not be a digit; "" if nothing speaks against it. */
+const char *page_doubt(void);
 
 /* ---- Inside ---------------------------------------------------------------------------------------------------------- */
 

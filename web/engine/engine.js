@@ -11,7 +11,8 @@ const SIMD_PROBE = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 5, 1, 0x60, 0, 1, 0x7b, 
 
 /* The kinds of results, in the order of page_kind in engine.h. */
 const ENGINE_KINDS = ['logits', 'probabilities', 'hidden', 'maps', 'statistics', 'divergences', 'effective', 'rollout',
-  'contributions', 'n', 'q', 'k', 'v', 'scores', 'weights', 'own', 'concat', 'out', 'mid', 'n2', 'mlpHidden', 'mlp', 'y'];
+  'contributions', 'n', 'q', 'k', 'v', 'scores', 'weights', 'own', 'concat', 'out', 'mid', 'n2', 'mlpHidden', 'mlp', 'y',
+  'fitted'];
 
 /* Base64 to bytes. atob returns one character per byte. */
 function decodeBase64(text) {
@@ -49,10 +50,11 @@ function createEngine(calls, files) {
       places.forEach((place) => place && calls.page_free(place));
     }
   };
-  const lastError = () => {
-    const bytes = new Uint8Array(calls.memory.buffer), at = calls.page_error();
-    return new Error(new TextDecoder().decode(bytes.slice(at, bytes.indexOf(0, at))));
+  const textAt = (at) => {
+    const bytes = new Uint8Array(calls.memory.buffer);
+    return new TextDecoder().decode(bytes.slice(at, bytes.indexOf(0, at)));
   };
+  const lastError = () => new Error(textAt(calls.page_error()));
   const check = (status) => {
     if (status) throw lastError();
   };
@@ -63,13 +65,13 @@ function createEngine(calls, files) {
       files.set(name, bytes);
       const page = withCopies([bytesOf('/' + name)], (path) => calls.page_open(path, heads));
       if (!page) throw lastError();
-      return createEngineModel(calls, page, {withCopies, check, floatsAt, bytesOf});
+      return createEngineModel(calls, page, {withCopies, check, floatsAt, bytesOf, textAt});
     },
   };
 }
 
 /* A model of the engine; `page` is its address. Results have the sizes that engine.h gives. */
-function createEngineModel(calls, page, {withCopies, check, floatsAt, bytesOf}) {
+function createEngineModel(calls, page, {withCopies, check, floatsAt, bytesOf, textAt}) {
   const take = (kind, count, first = 0) => floatsAt(calls.page_numbers(page, ENGINE_KINDS.indexOf(kind)) + 4 * first, count);
   return {
     take,
@@ -86,6 +88,13 @@ function createEngineModel(calls, page, {withCopies, check, floatsAt, bytesOf}) 
     run: (pixels, wanted) => check(withCopies([pixels], (at) => calls.page_run(page, at, wanted))),
     runTokens: (ids, wanted) => check(withCopies([Int32Array.from(ids)],
       (at) => calls.page_run_tokens(page, at, ids.length, wanted))),
+    /* Pixels, RGBA, made to look like MNIST's digits: bytes of `count` pixels, whether there is no ink, and why it may not
+     * be a digit. */
+    fit(pixels, width, height, count) {
+      const found = withCopies([pixels], (at) => calls.page_fit(page, at, height, width));
+      if (found < 0) check(found);
+      return {bytes: Uint8Array.from(take('fitted', count)), blank: found === 1, doubt: textAt(calls.page_doubt())};
+    },
     contributions: (pixels) => check(withCopies([pixels], (at) => calls.page_contributions(page, at))),
     /* From maps of all heads, one after another, to one matrix for each block. */
     rollOut(maps, tokens, off) {

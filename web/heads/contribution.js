@@ -49,16 +49,11 @@ function createContributionPanel(store, model, data) {
     toSvg: () => contributionSvg(store.get(), model, data, parts),
   };
   const update = () => {
-    const state = store.get(), image = data.images[state.image];
-    if (!image.contributions) {
-      total.textContent = 'Not for drawings.';
-      return;
-    }
-    const shown = contributionShown(state, image);
+    const state = store.get(), image = data.images[state.image], shown = contributionShown(state, image);
     cells.forEach((cell) => cell.update(state, shown));
     total.textContent = `Sum of all parts: ${logitText(shown.sum)}, the ${shown.words}.`;
   };
-  store.on(['image', 'contribution', 'block', 'head', 'theme'], update);
+  store.on(['result', 'contribution', 'block', 'head', 'theme'], update);
   update();
   return panel;
 }
