@@ -10,6 +10,8 @@ endif()
 # Kernels, layers and operations as WebAssembly, in node. Plain C, which runs everywhere, runs in the tests of kernels alone.
 if(as_shipped AND TARGET mha_wasm)
   include(wasm/programs.cmake)
+  add_custom_target(tests_wasm ALL COMMAND ${CMAKE_COMMAND} --build ${MHA_WASM_FOLDER})
+  add_dependencies(tests_wasm mha_wasm)
   foreach(program IN LISTS wasm_programs)
     string(REGEX MATCH "^.*/(.*):(.*)" program ${program})
     add_test(NAME wasm_${CMAKE_MATCH_1} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/wasm/run.sh

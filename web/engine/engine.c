@@ -141,6 +141,7 @@ typedef struct run {
     page *p;
     mha_model_inputs in;
     mha_model_outputs out;
+    mha_stats_options options;
     mha_tensor *maps; /* (attentions) */
     mha_stats *stats; /* (attentions) */
     rows rows;
@@ -181,8 +182,8 @@ static int run_model(run *r, int wanted)
     page *p = r->p;
     const mha_model_info *m = &p->about;
     int64_t rows = m->pooled ? 1 : r->T, T = r->T;
-    mha_stats_options options = MHA_STATS_DEFAULTS;
-    if (m->patch) options.grid_columns = m->columns / m->patch, options.grid_first = m->class_token;
+    r->options = (mha_stats_options)MHA_STATS_DEFAULTS;
+    if (m->patch) r->options.grid_columns = m->columns / m->patch, r->options.grid_first = m->class_token;
     r->heads = m->heads, r->first = m->patch ? m->class_token : 0;
     float *logits = page_take(p, PAGE_LOGITS, rows * m->classes);
     float *shares = page_take(p, PAGE_PROBABILITIES, rows * m->classes);
@@ -193,7 +194,7 @@ static int run_model(run *r, int wanted)
     r->out.logits = m->pooled ? mha_tensor_2d(logits, MHA_FLOAT32, 1, m->classes)
                               : mha_tensor_3d(logits, MHA_FLOAT32, 1, T, m->classes);
     r->out.hidden = mha_tensor_4d(hidden, MHA_FLOAT32, m->blocks + 1, 1, T, m->width);
-    r->out.maps = r->maps, r->out.stats = r->stats, r->out.stats_options = &options;
+    r->out.maps = r->maps, r->out.stats = r->stats, r->out.stats_options = &r->options;
     if (!failed) failed = page_check(mha_model_run(page_context, p->model, &r->out, &r->in));
     if (!failed) {
         normalize(shares, logits, rows, m->classes);
