@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import os
 
 import pytest
 
@@ -191,6 +192,27 @@ def test_workers_of_a_loader():
                                          multiprocessing_context="fork")  # fmt: skip
     for got, one in zip(loader, want, strict=True):
         assert (got == one).all()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux")
+def test_no_leaks():
+    q, bias, dout = torch.ones(1, 1, 4, 8, requires_grad=True), torch.zeros(4, 4, requires_grad=True), torch.ones(1, 1, 4, 8)
+
+    def calls(count):
+        for _ in range(count):
+            sdpa(q, q, q)
+            torch.autograd.grad(sdpa(q, q, q, bias), (q, bias), dout)
+            with pytest.raises(ValueError):
+                sdpa(q, q[:, :, :2], q)
+
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    calls(2000)
+    before = resident()
+    calls(6000)  # a tensor lost in each would take more
+    assert resident() - before < 1 << 20
 
 
 def test_use():
