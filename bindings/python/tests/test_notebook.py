@@ -141,6 +141,7 @@ def test_browser(vit, tmp_path):
     shot = tmp_path / "shot.png"
     for budget in (5000, 30000):
         subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=900,1600",
+                        "--disable-features=IsolateSandboxedIframes",  # virtual time does not reach other processes
                         f"--virtual-time-budget={budget}", f"--user-data-dir={tmp_path}/profile", f"--screenshot={shot}",
                         (tmp_path / "notebook.html").as_uri()], capture_output=True, timeout=120, check=True)  # fmt: skip
         pixels = np.asarray(pillow.open(shot).convert("RGB"))

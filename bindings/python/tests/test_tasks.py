@@ -102,6 +102,8 @@ def test_heads_see_the_sides(made):
     heads = model.heads("the cat sat on the mat. " * 8, window=10)
     assert heads.map(0).shape == (10, 10) and len(heads) == 8
     np.testing.assert_allclose(heads.map(3).sum(1), 1, atol=1e-5)
+    one = model.heads("the cat sat on")  # a window of its own: [CLS] the cat sat on [SEP]
+    np.testing.assert_allclose(one.map(5), model.attention("the cat sat on").maps[1][1], atol=1e-6)
     with pytest.raises(IndexError):
         heads.map(8)
 
