@@ -149,7 +149,8 @@ function drawCaption(pen, {name, below, small, tag, faint}, box, alpha, {colours
   const middle = faint ? Math.max(5, Math.min(box.x + box.width - 5, box.x + box.width / 2)) : box.x + box.width / 2, size = small ? 12 : layout.narrow ? 12 : 15, free = layout.narrow ? 16 : 40;
   const rise = tag === undefined || tag === null ? 0 : 8;
   if (name) drawName(pen, middle, box.y - 7 - rise, name, {size, fill: colours.ink, alpha});
-  if (below && textWidth(below, 12, 400) <= box.width + free) {
+  const wide = below ? textWidth(below, 12, 400) : 0, inside = middle >= wide / 2 && middle + wide / 2 <= layout.width;
+  if (below && wide <= box.width + free && inside) {
     pen.label(middle, box.y + box.height + 16, below, {size: 12, anchor: 'middle', fill: colours.soft, alpha});
   }
 }
@@ -230,7 +231,8 @@ function drawMarkedTokens(pen, piece, boxes, alpha, view) {
 /* All tokens: a column beside rows, or the patches of the image. Numbers stand beside rows, or in patches with room. */
 function drawRail(pen, piece, boxes, look, view) {
   const {facts, colours, layout} = view, {alpha} = look, cut = piece.each === 0;
-  for (let t = 0; t < facts.T; t++) drawToken(pen, t, boxes[t], alpha, view);
+  const again = (t) => look.settled && !cut && (t === facts.t || (piece.keyToo && t === facts.key)); /* drawn larger below */
+  for (let t = 0; t < facts.T; t++) if (!again(t)) drawToken(pen, t, boxes[t], alpha, view);
   if (cut && boxes[0].width >= 22) drawPatchNumbers(pen, boxes, alpha, view);
   if (!look.settled) return;
   const marked = drawMarkedTokens(pen, piece, boxes, alpha, view);

@@ -40,7 +40,7 @@ function drawBarLabels(pen, {word}, box, alpha, {facts, colours}, text) {
   const {T, key} = facts, middle = box.x + ((key + 0.5) * box.width) / T, foot = box.y + box.height;
   const wide = textWidth(text, 12, 700), spare = Math.max(0, box.width - wide) / 2, centre = box.x + box.width / 2;
   const x = limit(middle, centre - spare, centre + spare);
-  pen.label(x, box.y + 11, text, {size: 12, weight: 700, anchor: 'middle', fill: colours.key, alpha});
+  if (wide <= box.width + 9) pen.label(x, box.y + 11, text, {size: 12, weight: 700, anchor: 'middle', fill: colours.key, alpha});
   const thumb = {x: limit(middle - 6, box.x, box.x + box.width - 12), y: foot - 12, width: 12, height: 12};
   drawToken(pen, key, thumb, alpha, {facts, colours});
   drawFrame(pen, thumb, colours.key, colours, alpha);
@@ -94,7 +94,7 @@ function frameOnMap(pen, box, {model}, token, stroke, colours, alpha) {
 
 /* ---- Frames of heads and blocks ---------------------------------------------------------------------------------- */
 
-/* The ways to write a heading: the first that fits. */
+/* The ways to write a heading: the first that fits. In the smallest lanes the number stands only in the list below. */
 function laneTexts({h, off, note, keyed}) {
   const name = `${h + 1}${off ? ' (off)' : ''}`, short = keyed ? note.replace(/\.\d+/, '') : null;
   return [{name: 'head ' + name, note}, ...(keyed ? [{name, note}, {name, note: short}] : [{name: 'head ' + name}, {name}])];
@@ -108,7 +108,7 @@ function drawLane(pen, piece, box, {alpha}, {facts, colours}) {
   pen.box(box, {fill: colours.page, stroke: chosen ? colours.ink : colours.line, line: chosen ? 1.5 : 1, radius: 6, alpha});
   if (!tight) pen.box({x: box.x + 7, y: box.y + 6, width: 9, height: 9}, {fill: headColour(h, facts.H), radius: 2, alpha});
   pen.label(box.x + (tight ? 5 : 21), box.y + 15, name, {size: 12, weight: chosen ? 700 : 500, fill: colours.ink, alpha});
-  if (note) {
+  if (note && needs({name, note}) - 16 <= box.width) {
     pen.label(box.x + box.width - 5, box.y + 15, note, {size, weight, anchor: 'end', fill: keyed ? colours.key : colours.soft, alpha});
   }
 }

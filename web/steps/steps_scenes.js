@@ -134,7 +134,7 @@ function splitScene(facts, layout) {
 function parkedValues(facts, layout, h, box) {
   const {s} = laneProduct(box, layout);
   const place = {x: box.x + box.width - (layout.narrow ? 4 : 17), y: s.y, width: layout.narrow ? 3 : 8, height: s.height};
-  return {['V' + h]: matrixPiece(facts, 'V' + h, place, {name: layout.narrow ? null : {text: 'V'}, below: null, small: true,
+  return {['V' + h]: matrixPiece(facts, 'V' + h, place, {name: box.width < 120 ? null : {text: 'V'}, below: null, small: true,
     faint: true, rows: 'key', h})};
 }
 
