@@ -6,7 +6,7 @@
  * before comes back.
  *
  * While the pen moves, this panel follows with every frame. Other panels take longer: those in sight follow as often as
- * they take up a third of the time, the others (resting.js) when the pen rests.
+ * they take up a seventh of the time, the others (resting.js) when the pen rests.
  *
  *     drawingState()          a text for a link: the strokes, or the fitted picture; null if nothing is drawn
  *     setDrawingState(text)   draws that and selects it; false if the text is not one of these */
@@ -74,7 +74,7 @@ function createDrawPanel(store, model, data) {
     store.set({image: place, drawing: ++view.version});
     view.passing = false;
     const end = performance.now();
-    view.rest = end + 2 * (end - now);
+    view.rest = end + 6 * (end - now);
     return true;
   }
 

@@ -30,7 +30,7 @@ function drawPoint(context, {points}, n, side) {
   context.beginPath();
   if (n === 0) {
     context.moveTo(...at(0));
-    context.lineTo(...at(0)); /* a dot, with round caps */
+    context.lineTo(at(0)[0] + 0.01, at(0)[1]); /* a dot, with round caps; a line of no length would not be drawn */
   } else {
     context.moveTo(...(n === 1 ? at(0) : middle(at(n - 2), at(n - 1))));
     context.quadraticCurveTo(...at(n - 1), ...middle(at(n - 1), at(n)));
