@@ -135,22 +135,22 @@ function placePanels(panels) {
   }
 }
 
-function startPage() {
+async function startPage() {
   rememberPage();
   applyTheme(preferredTheme());
   const data = JSON.parse(document.getElementById('mha-data').textContent);
-  const kinds = {vit: startVit, attention: startAttention, text: startText};
-  const view = kinds[data.kind](data), {store} = view;
+  const kinds = {vit: startVit, train: startTraining, attention: startAttention, text: startText};
+  const view = await kinds[data.kind](data), {store} = view;
   startSharing(view);
   window.mhaView = view;
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
     applyTheme(preferredTheme());
     store.set({theme: preferredTheme()});
   });
-  const how = data.kind === 'vit' ? 'This page contains the model and runs it in the browser.'
-    : 'The attention weights are part of this page.';
+  const how = {vit: 'This page contains the model and runs it in the browser.',
+    train: 'This page contains the digits and trains in the browser.'}[data.kind] || 'The attention weights are part of this page.';
   const words = `Written by ${data.version}. ${how}`;
   document.getElementById('foot').append(words);
 }
 
-startPage();
+await startPage();

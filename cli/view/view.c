@@ -7,6 +7,7 @@
 #include "cli/common/tokenizer.h"
 #include "cli/view/page.h"
 #include "cli/view/text.h"
+#include "cli/view/train.h"
 #include "cli/view/weights.h"
 
 #include <inttypes.h>
@@ -28,11 +29,14 @@ static void help(void)
          "                        a text model: matrix and lines between tokens, all heads\n"
          "  mha view whisper --audio talk.wav -o page.html\n"
          "                        what a Whisper hears, and where in the sound\n"
+         "  mha view --train -o learn.html\n"
+         "                        a page that trains a model on digits while you watch\n"
          "\n"
          "Usage: mha view FILE [IMAGE...] -o PAGE [OPTIONS]\n"
          "       mha view MODEL --text TEXT -o PAGE [OPTIONS]\n"
          "       mha view MODEL --audio FILE.wav -o PAGE [OPTIONS]\n"
          "       mha view --attention FILE -o PAGE [OPTIONS]\n"
+         "       mha view --train -o PAGE [--data DIR]\n"
          "  -o PAGE               the HTML file; it is replaced atomically\n"
          "  --data DIR            folder with the test images, or 'synthetic'. Default:\n"
          "                        the folder of './dev data mnist', or else 'synthetic'\n"
@@ -70,6 +74,7 @@ typedef struct request {
     const char *file, *page, *folder, *attention, *tensor, *tokens; /* NULL if not given */
     const char *text, *audio, *target, *tokenizer;
     cli_list images;
+    bool train;
     int64_t heads;  /* per block; 0 for those of the file */
     int first_axis; /* 0 if not given */
     mha_when fit, invert;
@@ -90,6 +95,7 @@ static const cli_name axes[] = {{"layers", AXIS_LAYERS}, {"heads", AXIS_HEADS}, 
 static const cli_option options[] = {CLI_TEXT("FILE", request, file),
                                      CLI_LIST("IMAGE", request, images),
                                      CLI_OUT(request, page),
+                                     CLI_FLAG("--train", request, train),
                                      CLI_NAME("--data", request, folder),
                                      CLI_LIST("--image", request, images),
                                      CLI_OWN("--index", parse_index),
@@ -133,7 +139,12 @@ static bool check_request(const request *r)
                       : r->images.count ? r->images.all[0]
                                         : r->file;
     const char *image = r->images.count ? r->images.all[0] : r->folder ? "--data" : r->fit ? "--fit" : NULL;
-    if (!r->file && !r->attention) cli_error("view: missing model; usage: mha view FILE -o PAGE");
+    if (r->train && (r->file || r->attention || r->text || r->audio))
+        cli_error("view: --train makes a model of its own; leave out %s", r->file        ? r->file
+                                                                          : r->attention ? "--attention"
+                                                                          : r->text      ? "--text"
+                                                                                         : "--audio");
+    else if (!r->file && !r->attention && !r->train) cli_error("view: missing model; usage: mha view FILE -o PAGE");
     else if (r->attention && odd) cli_error("view: %s cannot be combined with --attention", odd);
     else if (!r->attention && (r->tensor || r->tokens || r->first_axis))
         cli_error("view: %s needs --attention", r->tensor ? "--tensor" : r->tokens ? "--tokens" : "--first-axis");
@@ -145,7 +156,8 @@ static bool check_request(const request *r)
     else if (!r->page)
         cli_error("view: missing -o PAGE; usage: mha view %s -o PAGE", r->attention ? "--attention FILE" : "FILE");
     else {
-        bool over = cli_is_output("view", r->page, r->file ? r->file : r->attention, r->file ? "model" : "weights");
+        const char *from = r->file ? r->file : r->attention;
+        bool over = from && cli_is_output("view", r->page, from, r->file ? "model" : "weights");
         for (int i = 0; !over && i < r->images.count; i++)
             over = cli_is_output("view", r->page, r->images.all[i], "image");
         if (r->audio) over = over || cli_is_output("view", r->page, r->audio, "sound");
@@ -243,6 +255,18 @@ static bool show_text(mha_context *ctx, const request *r)
     return ok;
 }
 
+/* ---- A model that is trained in the page ------------------------------------------------------------------------ */
+
+/* Prints an error and returns false on failure. */
+static bool show_training(mha_context *ctx, const request *r)
+{
+    size_t bytes = 0;
+    char about[200];
+    bool ok = view_train_write(r->page, ctx, r->folder, &bytes, about, sizeof about);
+    if (ok) say_written(r, about, bytes);
+    return ok;
+}
+
 /* ---- Weights ---------------------------------------------------------------------------------------------------- */
 
 /* Prints an error and returns false on failure. Describes pooling on standard error. */
@@ -275,7 +299,10 @@ static int view(const request *r)
 {
     mha_context *ctx = cli_can_write(r->page) ? cli_context() : NULL;
     if (!ctx) return CLI_USAGE;
-    bool ok = r->attention ? show_weights(ctx, r) : r->text || r->audio ? show_text(ctx, r) : show_model(ctx, r);
+    bool ok = r->train              ? show_training(ctx, r)
+              : r->attention        ? show_weights(ctx, r)
+              : r->text || r->audio ? show_text(ctx, r)
+                                    : show_model(ctx, r);
     mha_context_free(ctx);
     return ok ? CLI_OK : CLI_USAGE;
 }

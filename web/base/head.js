@@ -4,6 +4,7 @@
 /* What a page is, by the kind of its data. */
 const headlines = {
   vit: 'Look inside a Vision Transformer',
+  train: 'Watch a transformer learn',
   attention: 'Where attention goes',
   text: 'What the heads of a language model attend to',
 };

@@ -33,24 +33,37 @@ PAGE_API(page_close) void page_close(page *p)
     free(p);
 }
 
-PAGE_API(page_open) page *page_open(const char *path, int heads)
+int page_start(void)
 {
     mha_context_options context = MHA_CONTEXT_DEFAULTS;
-    mha_model_options options = MHA_MODEL_DEFAULTS;
     context.error = message, context.error_size = sizeof message;
-    if (!page_context && mha_context_create(&page_context, &context)) return NULL;
+    return !page_context && mha_context_create(&page_context, &context) ? -1 : 0;
+}
+
+page *page_of(mha_model *model)
+{
     page *p = calloc(1, sizeof *p);
-    if (!p) return page_fail("not enough memory for a model"), NULL;
-    p->about.size = sizeof p->about;
-    options.heads = heads;
-    if (!page_check(mha_model_open(page_context, &p->model, path, &options)) &&
-        !page_check(mha_model_about(page_context, p->model, &p->about)))
-        return p;
+    if (!p) {
+        page_fail("not enough memory for a model");
+        mha_model_free(model);
+        return NULL;
+    }
+    p->model = model, p->about.size = sizeof p->about;
+    if (!page_check(mha_model_about(page_context, model, &p->about))) return p;
     page_close(p);
     return NULL;
 }
 
 PAGE_API(page_blocks) int page_blocks(const page *p) { return (int)p->about.blocks; }
+
+PAGE_API(page_open) page *page_open(const char *path, int heads)
+{
+    mha_model *model = NULL;
+    mha_model_options options = MHA_MODEL_DEFAULTS;
+    options.heads = heads;
+    if (page_start() || page_check(mha_model_open(page_context, &model, path, &options))) return NULL;
+    return page_of(model);
+}
 
 PAGE_API(page_switch_off) int page_switch_off(page *p, const unsigned char *off, int count)
 {

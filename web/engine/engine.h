@@ -99,6 +99,33 @@ int page_fit(page *p, const unsigned char *pixels, int rows, int columns);
 /* Why the last picture may not be a digit; "" if nothing speaks against it. */
 const char *page_doubt(void);
 
+/* ---- train.c: a training ------------------------------------------------------------------------------------------- */
+
+typedef struct page_training page_training;
+
+/* What is known of a training, as engine.js counts it. */
+typedef enum page_training_number {
+    PAGE_TRAINING_STATE,     /* mha_training_state of the last step */
+    PAGE_TRAINING_STEP,      /* taken so far */
+    PAGE_TRAINING_EPOCH,     /* of the last step, from 1 */
+    PAGE_TRAINING_LOSS,      /* of the last batch */
+    PAGE_TRAINING_CORRECT,   /* the share of the last batch that was predicted correctly */
+    PAGE_TRAINING_TEST_LOSS, /* of the last evaluation */
+    PAGE_TRAINING_TEST_CORRECT,
+    PAGE_TRAINING_NUMBERS
+} page_training_number;
+
+/* Starts a training on the four files of MNIST's format in a folder. `settings` are lines "key=value" for
+ * mha_recipe_set. NULL on error. */
+page_training *page_train(const char *folder, const char *settings);
+void page_train_close(page_training *t); /* NULL is legal */
+int page_train_step(page_training *t);
+int page_train_evaluate(page_training *t);
+const double *page_train_numbers(const page_training *t);
+
+/* The model as it is now, to be closed. NULL on error. */
+page *page_trained(const page_training *t);
+
 /* ---- Inside ---------------------------------------------------------------------------------------------------------- */
 
 struct page {
@@ -111,6 +138,12 @@ struct page {
 };
 
 extern mha_context *page_context; /* one for all */
+
+/* Creates the context, once. */
+int page_start(void);
+
+/* A page with a model, which it owns. NULL, and a message, if there is no memory; the model is freed then. */
+page *page_of(mha_model *model);
 
 /* Room for numbers of a kind; NULL, and a message, if there is no memory. */
 float *page_take(page *p, page_kind kind, int64_t count);

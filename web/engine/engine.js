@@ -59,13 +59,22 @@ function createEngine(calls, files) {
     if (status) throw lastError();
   };
   const floatsAt = (at, count) => new Float32Array(calls.memory.buffer, at, count).slice();
+  const tools = {withCopies, check, floatsAt, bytesOf, textAt, lastError};
   return {
     /* A model of the bytes of its file; `heads` for files that do not say. */
     open(name, bytes, heads = 0) {
       files.set(name, bytes);
       const page = withCopies([bytesOf('/' + name)], (path) => calls.page_open(path, heads));
       if (!page) throw lastError();
-      return createEngineModel(calls, page, {withCopies, check, floatsAt, bytesOf, textAt});
+      return createEngineModel(calls, page, tools);
+    },
+    /* A training on files, {name: bytes}, in the format of MNIST; settings as for `mha train --config`. */
+    train(folder, settings) {
+      for (const [name, bytes] of Object.entries(folder)) files.set('digits/' + name, bytes);
+      const lines = Object.entries(settings).map(([key, value]) => `${key}=${value}`).join('\n');
+      const training = withCopies([bytesOf('/digits'), bytesOf(lines)], (place, values) => calls.page_train(place, values));
+      if (!training) throw lastError();
+      return createEngineTraining(calls, training, tools);
     },
   };
 }

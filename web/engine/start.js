@@ -8,7 +8,7 @@ function failPage(about, error) {
 
 async function loadPageEngine() {
   const place = document.getElementById('mha-engine');
-  if (!document.getElementById('mha-data').textContent.startsWith('{"kind":"vit"')) return null;
+  if (!/^\{"kind":"(vit|train)"/.test(document.getElementById('mha-data').textContent)) return null;
   try {
     if (!place) throw new Error('It was written by an mha that was built without its WebAssembly engine.');
     return await startEngine(decodeBase64(place.textContent));

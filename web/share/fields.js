@@ -25,6 +25,17 @@ function wordField(key, words) {
   };
 }
 
+/* A setting of a training. */
+function choiceField(key) {
+  return {
+    write: ({state}) => (state[key] === learnChoices[key].first ? null : state[key]),
+    read(text) {
+      if (!learnChoices[key].values.includes(text)) throw new RangeError(text);
+      return {[key]: text};
+    },
+  };
+}
+
 /* Heads that are switched off: "1.2_3.4" for head 2 of block 1 and head 4 of block 3. */
 const gatesField = {
   write({state}) {
@@ -64,6 +75,10 @@ const shareFields = {
     colour: wordField('scale', ['linear', 'log']),
     scale: wordField('range', ['fixed', 'per-head']),
     sort: wordField('sort', ['place', 'entropy', 'distance', 'importance', 'likeness']),
+  },
+  train: {
+    digit: countField('digit', () => LEARN_DIGITS),
+    ...Object.fromEntries(['heads', 'width', 'rate'].map((key) => [key, choiceField(key)])),
   },
   maps: {
     layer: countField('block', ({set}) => set.layers),

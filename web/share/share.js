@@ -8,8 +8,8 @@ const shareVersion = '1';
 
 /* Each store of the page with its fields: those of the second and third panel of a page have a number in their names. */
 function shareStores({data, model, stores, pictures}) {
-  const vit = data.kind === 'vit', sets = vit ? [null] : data.sets || [data];
-  return stores.map((store, n) => ({store, after: n ? String(n + 1) : '', fields: shareFields[vit ? 'vit' : 'maps'],
+  const sets = data.sets || [data];
+  return stores.map((store, n) => ({store, after: n ? String(n + 1) : '', fields: shareFields[data.kind] || shareFields.maps,
     about: () => ({model, pictures, set: sets[n], state: store.get()})}));
 }
 

@@ -1,0 +1,126 @@
+/* The training of the page: a small Vision Transformer on the digits inside it, step by step.
+ *
+ *     const trainer = createTrainer(data, await unpackDigits(data), store);
+ *     trainer.go();                  takes steps until pause(), one or more between two frames
+ *     trainer.on((news) => ...);     news: {stepped, evaluated, model}, what is new
+ *
+ * heads, width and rate of the store are those of the next training; restart() begins one. */
+
+const LEARN_DIGITS = 30, /* of the test images, whose predictions are shown */
+  LEARN_FRAME = 12, /* milliseconds of steps between two frames */
+  LEARN_LOOK = 4, /* steps between two looks at the heads */
+  LEARN_EVALUATE = 31; /* and between two evaluations */
+
+/* What a training on the page has in common with all others. */
+const learnRecipe = {patch: 7, depth: 2, epochs: 30, batch: 32, warmup: 0.03, held_out: 0, average: 0, smoothing: 0};
+
+/* A file of MNIST's format: big-endian numbers, then bytes. */
+function digitFile(numbers, bytes) {
+  const file = new Uint8Array(4 * numbers.length + bytes.length), view = new DataView(file.buffer);
+  numbers.forEach((number, n) => view.setInt32(4 * n, number));
+  file.set(bytes, 4 * numbers.length);
+  return file;
+}
+
+/* The images and labels of the page: {train, test}, each with {count, images, labels}. */
+async function unpackDigits(data) {
+  const unpack = async (text) => (data.packed ? unpackGzip(decodeBase64(text)) : decodeBase64(text));
+  const part = async ({count, images, labels}) => ({count, images: await unpack(images), labels: await unpack(labels)});
+  return {train: await part(data.train), test: await part(data.test)};
+}
+
+function digitFolder({rows, columns}, {train, test}) {
+  const images = ({count, images: bytes}) => digitFile([2051, count, rows, columns], bytes);
+  const labels = ({count, labels: bytes}) => digitFile([2049, count], bytes);
+  return {'train-images-idx3-ubyte': images(train), 'train-labels-idx1-ubyte': labels(train),
+    't10k-images-idx3-ubyte': images(test), 't10k-labels-idx1-ubyte': labels(test)};
+}
+
+/* The test images that are shown. */
+function shownDigits(data, {test}) {
+  const size = data.rows * data.columns;
+  return Array.from({length: Math.min(LEARN_DIGITS, test.count)}, (_, n) => {
+    const bytes = test.images.slice(n * size, (n + 1) * size);
+    return {bytes, label: test.labels[n], outline: outlinePath(bytes, data.rows, data.columns)};
+  });
+}
+
+function createTrainer(data, digits, store) {
+  const folder = digitFolder(data, digits), shown = shownDigits(data, digits), listeners = [];
+  let training = null, model = null, timer = 0;
+  const trainer = {shown, curve: [], scores: [], predictions: [], numbers: null, ended: null};
+  const tell = (news) => listeners.forEach((call) => call(news));
+
+  const look = () => {
+    if (model) model.close();
+    model = training.model();
+  };
+  const evaluate = () => {
+    trainer.numbers = training.evaluate();
+    trainer.scores.push({step: trainer.numbers.step, value: trainer.numbers.testCorrect});
+    trainer.predictions = shown.map(({bytes}) => {
+      model.run(bytes, 0);
+      return bestOf(model.take('logits', data.classes));
+    });
+  };
+  /* One step, and what is due after it. Returns what is new. */
+  const step = () => {
+    const numbers = training.step(), {state} = numbers;
+    if (state) {
+      trainer.ended = state === TRAINING_DIVERGED ? 'diverged' : 'done';
+      store.set({running: false});
+      look();
+      evaluate();
+      return {evaluated: true, model: true};
+    }
+    trainer.numbers = numbers;
+    trainer.curve.push({step: numbers.step, value: numbers.loss});
+    const due = numbers.step % LEARN_EVALUATE === 0, model = due || numbers.step % LEARN_LOOK === 0;
+    if (model) look();
+    if (due) evaluate();
+    return {stepped: true, evaluated: due, model};
+  };
+  const work = () => {
+    const begin = performance.now(), news = {};
+    while (store.get().running && performance.now() - begin < LEARN_FRAME) {
+      for (const [key, value] of Object.entries(step())) news[key] = news[key] || value;
+    }
+    tell(news);
+    timer = store.get().running ? requestAnimationFrame(work) : 0;
+  };
+
+  return Object.assign(trainer, {
+    on: (call) => listeners.push(call),
+    go() {
+      if (trainer.ended) trainer.restart();
+      store.set({running: true});
+      if (!timer) timer = requestAnimationFrame(work);
+    },
+    pause: () => store.set({running: false}),
+    /* A new model with random weights, for the settings of the store. */
+    restart() {
+      const {heads, width, rate} = store.get();
+      if (training) training.close();
+      training = engine.train(folder, {...learnRecipe, heads, width, mlp: 2 * Number(width), lr: rate});
+      Object.assign(trainer, {curve: [], scores: [], ended: null, numbers: null});
+      look();
+      evaluate();
+      tell({stepped: true, evaluated: true, model: true});
+    },
+    /* The class token's attention to each token of a digit, by block and head, and the probabilities of the classes. */
+    heads(digit) {
+      const {tokens} = learnLayout(data), {heads} = store.get(), count = learnRecipe.depth * Number(heads);
+      model.run(shown[digit].bytes, 1);
+      const maps = splitNumbers(model.take('maps', count * tokens * tokens), count, tokens * tokens);
+      const rows = maps.map((map) => map.subarray(0, tokens));
+      return {rows: Array.from({length: learnRecipe.depth}, (_, b) => rows.slice(b * Number(heads), (b + 1) * Number(heads))),
+        probabilities: model.take('probabilities', data.classes)};
+    },
+  });
+}
+
+/* The tokens of the model, as the functions that draw maps know them. */
+function learnLayout({rows, columns}) {
+  const {patch} = learnRecipe, across = columns / patch, down = rows / patch;
+  return {across, down, first: 1, patches: across * down, tokens: across * down + 1, config: {rows, columns, patch}};
+}
