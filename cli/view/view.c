@@ -154,7 +154,9 @@ static bool check_request(const request *r)
     else if (!r->text && (r->target || (r->tokenizer && !r->audio)))
         cli_error("view: %s needs --text", r->target ? "--target" : "--tokenizer");
     else if (!r->page)
-        cli_error("view: missing -o PAGE; usage: mha view %s -o PAGE", r->attention ? "--attention FILE" : "FILE");
+        cli_error("view: missing -o PAGE; usage: mha view %s -o PAGE", r->train       ? "--train"
+                                                                       : r->attention ? "--attention FILE"
+                                                                                      : "FILE");
     else {
         const char *from = r->file ? r->file : r->attention;
         bool over = from && cli_is_output("view", r->page, from, r->file ? "model" : "weights");

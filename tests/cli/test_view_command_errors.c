@@ -58,6 +58,9 @@ TEST(wrong_use)
     REFUSE("-o p.html", "view: missing model; usage: mha view FILE -o PAGE");
     REFUSE("m.safetensors", "view: missing -o PAGE; usage: mha view FILE -o PAGE");
     REFUSE("--attention w.safetensors", "view: missing -o PAGE; usage: mha view --attention FILE -o PAGE");
+    REFUSE("--train", "view: missing -o PAGE; usage: mha view --train -o PAGE");
+    REFUSE("--train m.safetensors -o p.html", "view: --train makes a model of its own; leave out m.safetensors");
+    REFUSE("--train --text x -o p.html", "view: --train makes a model of its own; leave out --text");
     REFUSE("m.safetensors -o", "view: -o needs a value; see 'mha view --help'");
     REFUSE("m.safetensors -o -", "view: -o needs a file name, not '-'");
     REFUSE("m.safetensors -o ''", "view: -o needs a file name, not ''");

@@ -17,6 +17,7 @@ import {testSharing} from './share.mjs';
 import {makeStatistics, testStatistics} from './statistics.mjs';
 import {testSteps} from './steps.mjs';
 import {makeTexts, testTexts} from './text.mjs';
+import {makeTraining, testTraining} from './train.mjs';
 import {makeBatch, makeWeights, testWeights} from './weights.mjs';
 
 const [program, browserPath, folder] = [resolve(process.argv[2]), process.argv[3], resolve(process.argv[4])];
@@ -56,6 +57,7 @@ function makePages() {
   makeWeights(mha, folder);
   makeBatch(mha, folder);
   makeTexts(mha, folder);
+  makeTraining(mha);
 }
 
 let made = false;
@@ -74,6 +76,7 @@ if (made) {
   await testSteps(browser, folder);
   await testWeights(browser, folder);
   await testTexts(browser, folder);
+  await testTraining(browser, folder);
   await testSharing(browser, folder);
   await testPhone(browser, folder);
   await testKeyboard(browser, folder);

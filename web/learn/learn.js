@@ -71,12 +71,12 @@ function restartButton(store, trainer) {
 /* "step 310, epoch 5: 77 % of 500 held-out digits are read correctly" */
 function learnStatus(store, trainer) {
   const line = element('p', {id: 'learn-status', class: 'lead'});
-  const update = ({evaluated} = {}) => {
+  const update = () => {
     const {numbers, scores, ended} = trainer, last = scores[scores.length - 1];
     const step = numbers && numbers.step ? `Step ${numbers.step}, epoch ${numbers.epoch}` : 'Random weights';
     const end = {diverged: ' The loss is not finite any more: try a lower learning rate.', done: ' The training is finished.'}[ended] || '';
     line.replaceChildren(`${step}: `, element('b', {id: 'learn-score'}, percent(last.value)), ' of the held-out digits are read correctly.' + end);
-    if (evaluated && ended) announce(line.textContent);
+    if (ended) announce(line.textContent);
   };
   trainer.on(update);
   update();
@@ -127,7 +127,7 @@ function createLearnDigits(store, trainer, data) {
     const {label} = trainer.shown[n], read = trainer.predictions[n];
     button.classList.toggle('wrong', read !== label);
     button.lastChild.textContent = read === label ? String(read) : `${read} ≠ ${label}`;
-    button.setAttribute('aria-label', `A held-out ${label}, read as ${read}`);
+    button.setAttribute('aria-label', `${button.lastChild.textContent}: a held-out ${label}, read as ${read}`);
     button.setAttribute('aria-pressed', String(n === store.get().digit));
   });
   const repaint = () => buttons.forEach((button, n) => drawPicture(button.firstChild, trainer.shown[n].bytes, data.rows, data.columns));

@@ -69,6 +69,7 @@ function createTrainer(data, digits, store) {
     if (state) {
       trainer.ended = state === TRAINING_DIVERGED ? 'diverged' : 'done';
       store.set({running: false});
+      if (trainer.ended === 'diverged') return {}; /* there is nothing to look at: its numbers are not finite */
       look();
       evaluate();
       return {evaluated: true, model: true};
