@@ -52,8 +52,9 @@ function createTrainer(data, digits, store) {
   const tell = (news) => listeners.forEach((call) => call(news));
 
   const look = () => {
+    const now = training.model();
     if (model) model.close();
-    model = training.model();
+    model = now;
   };
   const evaluate = () => {
     trainer.numbers = training.evaluate();
@@ -83,10 +84,15 @@ function createTrainer(data, digits, store) {
   };
   const work = () => {
     const begin = performance.now(), news = {};
-    while (store.get().running && performance.now() - begin < LEARN_FRAME) {
-      for (const [key, value] of Object.entries(step())) news[key] = news[key] || value;
+    try {
+      while (store.get().running && performance.now() - begin < LEARN_FRAME) {
+        for (const [key, value] of Object.entries(step())) news[key] = news[key] || value;
+      }
+      tell(news);
+    } catch (error) {
+      store.set({running: false});
+      showNotice(`The training has stopped: ${error.message}`);
     }
-    tell(news);
     timer = store.get().running ? requestAnimationFrame(work) : 0;
   };
 
