@@ -28,6 +28,7 @@ int main(void)
     mha_speech_options speech = MHA_SPEECH_DEFAULTS;
     mha_roles_options roles = MHA_ROLES_DEFAULTS;
     mha_save_options save = MHA_SAVE_DEFAULTS;
+    mha_fit_options fit = MHA_FIT_DEFAULTS;
     mha_prune_options prune = MHA_PRUNE_DEFAULTS;
     mha_matmul_options product = MHA_MATMUL_DEFAULTS;
     mha_tensor tensor = MHA_NO_TENSOR;
@@ -42,5 +43,5 @@ int main(void)
            (int)ablate.images + (int)roles.images + (int)save.note_count + (int)prune.keep + product.accumulate +
            tensor.rank + norm.gain.rank + norm_gradients.x.rank + embedding.accumulate + (int)loss.size +
            (int)dropout.size + (int)tokenizer.size + (int)encode.size + (int)tokenizer_train.size + (int)text.size +
-           (int)speech.size;
+           (int)speech.size + (int)fit.size;
 }

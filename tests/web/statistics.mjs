@@ -32,7 +32,7 @@ export function makeStatistics(mha, folder) {
     writeFileSync(join(folder, `eight${n}.pgm`), Buffer.concat([Buffer.from('P5\n28 28\n255\n'), bytes]));
     return `eight${n}.pgm`;
   });
-  mha('view', 'main.safetensors', ...names, '--invert', 'no', '-o', 'surveyed.html');
+  mha('view', 'main.safetensors', ...names, '--fit', 'no', '--invert', 'no', '-o', 'surveyed.html');
 }
 
 async function expectSurvey(page, mha) {
