@@ -39,7 +39,11 @@ def _library_of(array: Any) -> str:
 
 def kind_of(array: Any, name: str) -> Kind | None:
     """The kind of an array on a GPU; None for one that is elsewhere."""
-    if array.__dlpack_device__()[0] != CUDA:
+    try:
+        device = array.__dlpack_device__()[0]
+    except Exception as error:  # of the other library, such as that of a tracer of JAX, which has no memory
+        raise TypeError(f"{name}: does not give its memory by DLPack: {error}") from None
+    if device != CUDA:
         return None
     if _library_of(array) == "cupy":
         return Kind(sys.modules["cupy"])

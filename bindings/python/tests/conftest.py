@@ -36,6 +36,11 @@ collect_ignore = [
 ]
 
 
+def pytest_collection_modifyitems(items):
+    """JAX last: its threads do not outlive a fork, which other tests make."""
+    items.sort(key=lambda item: item.path.name == "test_jax.py")
+
+
 def pytest_report_header():
     return [f"{name}: left out, it needs {'a GPU' if name == 'test_cuda.py' else 'libmha-cuda.so'}" for name in collect_ignore]
 
