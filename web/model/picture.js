@@ -100,9 +100,17 @@ function outlineInks() {
   return colourTheme === 'dark' ? {core: light, rim: dark} : {core: dark, rim: light};
 }
 
+/* The path of an outline. All maps of a picture have the same, so that the last one is kept. */
+let lastOutline = {text: null, path: null};
+
+function pathOf(text) {
+  if (lastOutline.text !== text) lastOutline = {text, path: new Path2D(text)};
+  return lastOutline.path;
+}
+
 /* A pixel of the picture is `by` pixels of the canvas; the core is `line` of them wide. */
 function strokeOutline(context, outline, by, line) {
-  const path = new Path2D(outline), {core, rim} = outlineInks();
+  const path = pathOf(outline), {core, rim} = outlineInks();
   context.save();
   context.scale(by, by);
   context.lineCap = 'round';
