@@ -9,4 +9,4 @@ import {WASI} from 'node:wasi';
 const [program, ...words] = process.argv.slice(2);
 const wasi = new WASI({version: 'preview1', args: [program, ...words], env: process.env, preopens: {'/': '.', '.': '.'}});
 const module = await WebAssembly.compile(readFileSync(program));
-process.exitCode = wasi.start(await WebAssembly.instantiate(module, wasi.getImportObject()));
+process.exitCode = wasi.start(await WebAssembly.instantiate(module, {wasi_snapshot_preview1: wasi.wasiImport}));
