@@ -57,7 +57,7 @@ bool view_train_write(const char *page, mha_context *ctx, const char *folder, si
     if (!data) return false;
     mha_data_info d = data_about(ctx, data);
     bool packed = can_pack(), ok = true;
-    const char *title = d.synthetic ? "synthetic digits" : "MNIST digits";
+    const char *title = d.synthetic ? "synthetic digits" : view_title(d.name);
     if (d.rows % PATCH || d.columns % PATCH || d.classes > 10)
         ok = cli_error("view: --train needs images whose sides are multiples of %d, in at most 10 classes, not %" PRId64
                        " x %" PRId64 " in %" PRId64,
@@ -66,8 +66,10 @@ bool view_train_write(const char *page, mha_context *ctx, const char *folder, si
         ok = cli_error(
             "view: --train needs the page's engine: clang for WebAssembly was missing when this mha was built");
     if (ok) {
-        nn_buffer_printf(&out, "{\"kind\":\"train\",\"title\":\"%s\",\"version\":\"mha %s\",\"packed\":%s", title,
-                         mha_version(), packed ? "true" : "false");
+        nn_buffer_puts(&out, "{\"kind\":\"train\",\"title\":");
+        view_string(&out, title);
+        nn_buffer_printf(&out, ",\"version\":\"mha %s\",\"packed\":%s,\"patch\":%d", mha_version(),
+                         packed ? "true" : "false", PATCH);
         nn_buffer_printf(&out,
                          ",\"rows\":%" PRId64 ",\"columns\":%" PRId64 ",\"classes\":%" PRId64 ",\n\"train\":", d.rows,
                          d.columns, d.classes);

@@ -48,7 +48,6 @@ function createCurve(title, top, words) {
     shown = points;
     if (places.last !== ticks) drawAxis(places);
     line.setAttribute('d', curvePath(points, places));
-    dot.toggleAttribute('hidden', !end);
     dot.setAttribute('visibility', end ? 'visible' : 'hidden');
     if (end) {
       dot.setAttribute('cx', places.x(end.step));

@@ -25,8 +25,8 @@ async function startTraining(data) {
   return view;
 }
 
-function learnFacts({train, test, rows, columns}) {
-  return ['Vision Transformer', plural(learnRecipe.depth, 'block'), `patches of ${learnRecipe.patch} × ${learnRecipe.patch}`,
+function learnFacts({train, test, rows, columns, patch}) {
+  return ['Vision Transformer', plural(learnRecipe.depth, 'block'), `patches of ${patch} × ${patch}`,
     `${train.count.toLocaleString('en')} digits of ${rows} × ${columns} to learn from`, `${test.count.toLocaleString('en')} held out`];
 }
 

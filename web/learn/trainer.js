@@ -12,7 +12,7 @@ const LEARN_DIGITS = 30, /* of the test images, whose predictions are shown */
   LEARN_EVALUATE = 31; /* and between two evaluations */
 
 /* What a training on the page has in common with all others. */
-const learnRecipe = {patch: 7, depth: 2, epochs: 30, batch: 32, warmup: 0.03, held_out: 0, average: 0, smoothing: 0};
+const learnRecipe = {depth: 2, epochs: 30, batch: 32, warmup: 0.03, held_out: 0, average: 0, smoothing: 0};
 
 /* A file of MNIST's format: big-endian numbers, then bytes. */
 function digitFile(numbers, bytes) {
@@ -77,10 +77,10 @@ function createTrainer(data, digits, store) {
     }
     trainer.numbers = numbers;
     trainer.curve.push({step: numbers.step, value: numbers.loss});
-    const due = numbers.step % LEARN_EVALUATE === 0, model = due || numbers.step % LEARN_LOOK === 0;
-    if (model) look();
+    const due = numbers.step % LEARN_EVALUATE === 0, changed = due || numbers.step % LEARN_LOOK === 0;
+    if (changed) look();
     if (due) evaluate();
-    return {stepped: true, evaluated: due, model};
+    return {stepped: true, evaluated: due, model: changed};
   };
   const work = () => {
     const begin = performance.now(), news = {};
@@ -108,7 +108,7 @@ function createTrainer(data, digits, store) {
     restart() {
       const {heads, width, rate} = store.get();
       if (training) training.close();
-      training = engine.train(folder, {...learnRecipe, heads, width, mlp: 2 * Number(width), lr: rate});
+      training = engine.train(folder, {...learnRecipe, patch: data.patch, heads, width, mlp: 2 * Number(width), lr: rate});
       Object.assign(trainer, {curve: [], scores: [], ended: null, numbers: null});
       look();
       evaluate();
@@ -127,7 +127,7 @@ function createTrainer(data, digits, store) {
 }
 
 /* The tokens of the model, as the functions that draw maps know them. */
-function learnLayout({rows, columns}) {
-  const {patch} = learnRecipe, across = columns / patch, down = rows / patch;
+function learnLayout({rows, columns, patch}) {
+  const across = columns / patch, down = rows / patch;
   return {across, down, first: 1, patches: across * down, tokens: across * down + 1, config: {rows, columns, patch}};
 }

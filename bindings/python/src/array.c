@@ -140,9 +140,7 @@ static PyObject *numpy_array, *array_struct_name;
 PyObject *array_know_numpy(PyObject *module, PyObject *type)
 {
     (void)module;
-    Py_INCREF(type);
-    Py_XDECREF(numpy_array);
-    numpy_array = type;
+    keep(&numpy_array, type);
     Py_RETURN_NONE;
 }
 
@@ -304,9 +302,7 @@ PyObject *array_know_torch(PyObject *module, PyObject *arguments)
     PyObject *tensor, *parameter, *function;
     (void)module;
     if (!PyArg_ParseTuple(arguments, "OOO:know_torch", &tensor, &parameter, &function)) return NULL;
-    Py_INCREF(tensor), Py_INCREF(parameter), Py_INCREF(function);
-    Py_XDECREF(torch_tensor), Py_XDECREF(torch_parameter), Py_XDECREF(to_dlpack);
-    torch_tensor = tensor, torch_parameter = parameter, to_dlpack = function;
+    keep(&torch_tensor, tensor), keep(&torch_parameter, parameter), keep(&to_dlpack, function);
     find_view(tensor);
     Py_RETURN_NONE;
 }

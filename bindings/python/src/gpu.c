@@ -32,9 +32,7 @@ static void make_key(void) { (void)pthread_key_create(&key, release); }
 PyObject *gpu_know_streams(PyObject *module, PyObject *function)
 {
     (void)module;
-    Py_INCREF(function);
-    Py_XDECREF(stream_of);
-    stream_of = function;
+    keep(&stream_of, function);
     Py_RETURN_NONE;
 }
 

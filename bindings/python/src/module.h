@@ -17,6 +17,14 @@ mha_context *context_get(int threads);
 /* Sets the exception that belongs to a status, with the context's line as its text. Returns NULL. */
 PyObject *raise_status(mha_context *ctx, mha_status status);
 
+/* Keeps an object in place of another. */
+static inline void keep(PyObject **place, PyObject *object)
+{
+    Py_INCREF(object);
+    Py_XDECREF(*place);
+    *place = object;
+}
+
 /* The functions of each file, for the table of the module. */
 extern PyMethodDef attention_methods[], model_methods[], parameter_methods[], survey_methods[], tokenizer_methods[],
     generation_methods[], speech_methods[], data_methods[];

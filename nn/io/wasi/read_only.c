@@ -2,19 +2,14 @@
 #include "io/file_lock.h"
 #include "io/replace.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 static const char refusal[] = "files cannot be written on this platform";
 
+/* The first error, which is kept, is that of nn_replacement_begin. */
 bool nn_replacement_fail(nn_replacement *to, const char *format, ...)
 {
-    char line[300];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (!to->failed && to->error_size) snprintf(to->error, to->error_size, "%s: %s", to->path, line);
+    (void)format;
     to->failed = true;
     return false;
 }
@@ -22,7 +17,7 @@ bool nn_replacement_fail(nn_replacement *to, const char *format, ...)
 bool nn_replacement_begin(nn_replacement *to, const char *path, char *error, size_t error_size)
 {
     to->path = path, to->error = error, to->error_size = error_size;
-    to->failed = false;
+    if (error_size) snprintf(error, error_size, "%s: %s", path, refusal);
     return nn_replacement_fail(to, "%s", refusal);
 }
 

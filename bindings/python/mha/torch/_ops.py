@@ -177,21 +177,28 @@ _once = torch.autograd.function.once_differentiable(_eager_gradients)
 _apply = super(torch.autograd.Function, Attention).apply
 
 
-class Transformed(torch.autograd.Function):
-    """mha::attention under torch.func.grad and its relatives, which want setup_context."""
+def transformed(op: Any, setup: Any, gradients: Any) -> Any:
+    """An operator of two or more results, of which the second has no gradient, under torch.func.grad and its relatives,
+    which want setup_context."""
 
-    generate_vmap_rule = True
+    class Transformed(torch.autograd.Function):
+        generate_vmap_rule = True
 
-    @staticmethod
-    def forward(*inputs):
-        return torch.ops.mha.attention(*inputs)
+        @staticmethod
+        def forward(*inputs):
+            return op(*inputs)
 
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.mark_non_differentiable(output[1])
-        _setup(ctx, inputs, output)
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.mark_non_differentiable(output[1])
+            setup(ctx, inputs, output)
 
-    backward = staticmethod(_op_gradients)
+        backward = staticmethod(gradients)
+
+    return Transformed.apply
+
+
+_transformed = transformed(torch.ops.mha.attention, _setup, _op_gradients)
 
 
 def _plain(tensor: Any) -> bool:
@@ -228,7 +235,7 @@ def is_transformed() -> bool:
 def attention(q, k, v, bias, *rest):
     """(B,H,Tq,E), differentiable, in the way that costs least here."""
     if is_transformed():
-        return Transformed.apply(q, k, v, bias, *rest)[0]
+        return _transformed(q, k, v, bias, *rest)[0]
     if not is_eager(q, k, v, bias):
         return torch.ops.mha.attention(q, k, v, bias, *rest)[0]
     if watcher is not None:

@@ -89,25 +89,11 @@ torch.library.register_fake("mha::attention_weights", _fake, lib=_ops.library)
 torch.library.register_autograd("mha::attention_weights", _gradients, setup_context=_setup, lib=_ops.library)
 
 
-class Transformed(torch.autograd.Function):
-    """mha::attention_weights under torch.func.grad and its relatives."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*inputs):
-        return torch.ops.mha.attention_weights(*inputs)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.mark_non_differentiable(output[1])
-        _setup(ctx, inputs, output)
-
-    backward = staticmethod(_gradients)
+_transformed = _ops.transformed(torch.ops.mha.attention_weights, _setup, _gradients)
 
 
 def _run(*inputs):
-    return Transformed.apply(*inputs) if _ops.is_transformed() else torch.ops.mha.attention_weights(*inputs)
+    return _transformed(*inputs) if _ops.is_transformed() else torch.ops.mha.attention_weights(*inputs)
 
 
 def attention_weights(q, k, v, bias, *rest):
