@@ -1,5 +1,5 @@
-/* The kernels of attention backward for sequences of any length: backward.cuh. */
-#include "backward.cuh"
+/* The kernels of attention backward for sequences of any length: backward.cuh and backward_rows.cuh. */
+#include "backward_rows.cuh"
 
 #define KERNELS(NAME, T, D, QUERIES)                                                                                  \
     extern "C" __global__ void __launch_bounds__(384, 1) backward_##NAME(const __grid_constant__ mha_cuda_backward c) \

@@ -1,5 +1,5 @@
-/* The kernels of attention backward for brief sequences, whose dQ is summed in order: backward.cuh. */
-#include "backward.cuh"
+/* The kernels of attention backward for brief sequences, whose dQ is summed in order: backward.cuh and backward_rows.cuh. */
+#include "backward_rows.cuh"
 
 #define KERNELS(NAME, T, D, QUERIES)                                                          \
     extern "C" __global__ void __launch_bounds__(384, 1)                                      \

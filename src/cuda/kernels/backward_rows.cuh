@@ -1,0 +1,358 @@
+/* What comes before and after the products of backward.cuh: the softmax of rows, the bounds of integer sums, rows whose numbers
+ * are too large for either, and the conversion of dQ. */
+#ifndef MHA_CUDA_BACKWARD_ROWS_CUH
+#define MHA_CUDA_BACKWARD_ROWS_CUH
+
+#include "backward.cuh"
+
+namespace
+{
+
+/* Up to which key a row sees keys. */
+MHA_DEVICE int keys_seen(const mha_cuda_backward &c, int row)
+{
+    if (c.any) return min(c.Tk, max(0, row + c.right + 1));
+    return c.causal ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk;
+}
+
+MHA_DEVICE bool sees_any(const mha_cuda_backward &c, int row)
+{
+    return keys_seen(c, row) > (c.any ? max(0, row + c.left) : 0);
+}
+
+/* Whether lse has lost the sum of exponentials beside a large score, or is infinite because scores are. */
+MHA_DEVICE bool is_far(float lse) { return !(fabsf(lse) <= 1e5f); }
+
+/* Of a row that sees a key. */
+template <typename T, int D>
+__device__ __noinline__ double careful_lse(const mha_cuda_backward &c, int batch, int head, int row,
+                                           const careful_row<D> &q)
+{
+    int own = head / (c.H / c.G), keys = keys_seen(c, row);
+    float lse = c.lse[((int64_t)batch * c.H + head) * c.Tq + row];
+    double top = -INFINITY, sum = 0;
+    if (!is_far(lse)) return (double)lse;
+    for (int j = 0; j < keys; j++)
+        top = fmax(top, careful_score((double)c.scale, q, careful_load<T, D>(c.keys, batch, own, j, c.D)));
+    for (int j = 0; j < keys; j++)
+        sum += exp(careful_score((double)c.scale, q, careful_load<T, D>(c.keys, batch, own, j, c.D)) - top);
+    return top + log(sum);
+}
+
+/* A weight and its part of dS, from rows alone. */
+struct careful_pair {
+    double p, ds;
+};
+
+template <typename T, int D>
+MHA_DEVICE careful_pair careful_weight(const mha_cuda_backward &c, int batch, int head, int row, double lse,
+                                       const careful_row<D> &q, const careful_row<D> &k, const careful_row<D> &d,
+                                       const careful_row<D> &v)
+{
+    double p = exp(careful_score((double)c.scale, q, k) - lse);
+    return {p, p * (careful_dot(d, v) - careful_dot(d, careful_load<T, D>(c.out, batch, head, row, c.E)))};
+}
+
+/* Eight numbers of 16 bits, and as float. */
+template <typename T> MHA_DEVICE void widen(float (&to)[8], uint4 from)
+{
+    const uint32_t x[4] = {from.x, from.y, from.z, from.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float2 both = pair_of<T>::get(x[i]);
+        to[2 * i] = both.x, to[2 * i + 1] = both.y;
+    }
+}
+
+/* Over the LANES that hold a row together. */
+template <int LANES> MHA_DEVICE float sum_lanes(float x)
+{
+    for (int lane = LANES / 2; lane; lane /= 2) x += __shfl_xor_sync(~0u, x, lane);
+    return x;
+}
+
+/* Zeros behind the last column. */
+template <typename T>
+MHA_DEVICE uint4 load_eight(const mha_cuda_rows &t, int batch, int head, int row, int column, int width)
+{
+    if (column >= width) return make_uint4(0, 0, 0, 0);
+    return *(const uint4 *)((const T *)t.data + batch * t.batch + head * t.head + row * t.row + column);
+}
+
+/* A block for BOUND_KEYS keys of a head: the largest norm of their values, without numbers that are not finite, and the
+ * largest number of the keys, infinite if one is not finite. */
+template <typename T, int D> MHA_DEVICE void bound_keys(const mha_cuda_backward &c, int block, int head, int batch)
+{
+    enum { LANES = D / 8, ROWS = 256 / LANES };
+    __shared__ float norms[8], numbers[8];
+    float norm = 0, number = 0, k[8], v[8];
+    int lane = threadIdx.x % LANES;
+#pragma unroll 4
+    for (int r = 0; r < BOUND_KEYS; r += ROWS) {
+        int key = block * BOUND_KEYS + r + threadIdx.x / LANES;
+        float squares = 0;
+        if (key < c.Tk) {
+            widen<T>(k, load_eight<T>(c.keys, batch, head, key, lane * 8, c.D));
+            widen<T>(v, load_eight<T>(c.values, batch, head, key, lane * 8, c.E));
+            for (int i = 0; i < 8; i++) {
+                number = fmaxf(number, fabsf(k[i]) < INFINITY ? fabsf(k[i]) : INFINITY);
+                if (fabsf(v[i]) < INFINITY) squares += v[i] * v[i];
+            }
+        }
+        norm = fmaxf(norm, sum_lanes<LANES>(squares));
+    }
+    for (int i = 16; i; i /= 2) {
+        norm = fmaxf(norm, __shfl_xor_sync(~0u, norm, i));
+        number = fmaxf(number, __shfl_xor_sync(~0u, number, i));
+    }
+    for (int tile = block * BOUND_KEYS / KEYS + threadIdx.x; tile < min(c.key_tiles, (block + 1) * BOUND_KEYS / KEYS);
+         tile += 256)
+        c.lost_keys[(batch * c.G + head) * c.key_tiles + tile] = 0;
+    if (threadIdx.x % 32 == 0) norms[threadIdx.x / 32] = norm, numbers[threadIdx.x / 32] = number;
+    __syncthreads();
+    if (threadIdx.x) return;
+    for (int i = 1; i < 8; i++) norm = fmaxf(norm, norms[i]), number = fmaxf(number, numbers[i]);
+    float *to = c.bounds + 2 * (((int64_t)batch * c.G + head) * c.bound_tiles + block);
+    to[0] = sqrtf(norm), to[1] = number;
+}
+
+/* The lse of a row: from the softmax of the forward call, and then for others, too; or as another kernel wrote it. */
+MHA_DEVICE float lse_of(const mha_cuda_backward &c, int batch, int head, int row)
+{
+    float &lse = c.lse[((int64_t)batch * c.H + head) * c.Tq + row];
+    if (!c.softmax.data) return lse;
+    const int64_t *stride = c.softmax.stride;
+    const float *from = (const float *)c.softmax.data + batch * stride[0] + head * stride[1] + row * stride[2];
+    float sum = from[stride[3]];
+    return lse = sum > 0 ? from[0] + logf(sum) : -INFINITY;
+}
+
+/* A block for a tile of query rows. */
+template <typename T, int D, int QUERIES, sums WAY>
+MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, int tile, int head, int batch)
+{
+    enum { LANES = D / 8, ROWS = 256 / LANES, PASSES = QUERIES / ROWS };
+    int64_t number = ((int64_t)batch * c.H + head) * c.row_tiles + tile;
+    int lane = threadIdx.x % LANES, own = threadIdx.x / LANES, first = tile * QUERIES;
+    float *rows = c.rows + number * ROW_KINDS * QUERIES, o[8], d[8];
+    uint4 both[PASSES][2];
+#pragma unroll
+    for (int r = 0; r < PASSES; r++) {
+        int row = first + r * ROWS + own;
+        if (row >= c.Tq) continue;
+        both[r][0] = load_eight<T>(c.out, batch, head, row, lane * 8, c.E);
+        both[r][1] = load_eight<T>(c.d_o, batch, head, row, lane * 8, c.E);
+    }
+    if (WAY == INTEGERS) { /* zeros for the warps of which a row is there */
+        int4 *sums = (int4 *)(c.sums + number * QUERIES * D);
+        int warp = threadIdx.x % (GROUP / 2) / 16;
+#pragma unroll
+        for (int i = 0; i < QUERIES * D / 4; i += 256) {
+            int above = (QUERIES == 128 ? i / (QUERIES * D / 8) * 64 : 0) + warp * 16;
+            if (first + above < c.Tq) sums[i + threadIdx.x] = make_int4(0, 0, 0, 0);
+        }
+    } else if (threadIdx.x == 0) c.lost_rows[number] = 0;
+#pragma unroll
+    for (int r = 0; r < PASSES; r++) {
+        int row = first + r * ROWS + own;
+        float delta = 0, squares = 0, lse = -INFINITY;
+        if (row < c.Tq) {
+            widen<T>(o, both[r][0]);
+            widen<T>(d, both[r][1]);
+            for (int i = 0; i < 8; i++) delta += o[i] * d[i], squares += d[i] * d[i];
+            if (lane == 0) lse = lse_of(c, batch, head, row);
+        }
+        delta = sum_lanes<LANES>(delta);
+        if (WAY == INTEGERS) squares = sum_lanes<LANES>(squares);
+        if (lane) continue;
+        int exponent, at = r * ROWS + own;
+        frexpf(sqrtf(squares), &exponent);
+        /* The weights of a row that sees nothing are 0; NaN makes its gradients be computed carefully. */
+        rows[LSE * QUERIES + at] = row >= c.Tq || !sees_any(c, row) ? INFINITY
+                                   : is_far(lse)                    ? NAN
+                                                                    : lse * 1.44269504f;
+        rows[DELTA * QUERIES + at] = delta;
+        if (WAY == INTEGERS) rows[POWER * QUERIES + at] = exp2f((float)-exponent);
+    }
+}
+
+template <typename T, int D, int QUERIES> MHA_DEVICE void prepare(const mha_cuda_backward &c)
+{
+    int n = blockIdx.x, keys = c.G * c.B * c.bound_tiles;
+    let_next_start();
+    if (n == 0 && threadIdx.x == 0 && c.any) *c.any = 0;
+    if (n < keys) bound_keys<T, D>(c, n % c.bound_tiles, n / c.bound_tiles % c.G, n / c.bound_tiles / c.G);
+    else {
+        n -= keys;
+        prepare_rows<T, D, QUERIES, INTEGERS>(c, n % c.row_tiles, n / c.row_tiles % c.H, n / c.row_tiles / c.H);
+    }
+}
+
+template <typename T, int D, int QUERIES> MHA_DEVICE void prepare_in_order(const mha_cuda_backward &c)
+{
+    int n = blockIdx.x, head = n / c.row_tiles, group = c.H / c.G;
+    let_next_start();
+    if (n % c.row_tiles == 0 && head % group == 0)
+        for (int tile = threadIdx.x; tile < c.key_tiles; tile += 256) c.lost_keys[head / group * c.key_tiles + tile] = 0;
+    prepare_rows<T, D, QUERIES, ORDERED>(c, n % c.row_tiles, head % c.H, head / c.H);
+}
+
+/* Numbers of a row to memory. */
+template <typename T, int D>
+MHA_DEVICE void careful_store(const mha_cuda_rows &t, int batch, int head, int row, const careful_row<D> &x, int width)
+{
+    T *to = (T *)t.data + batch * t.batch + head * t.head + row * t.row + threadIdx.x % 32 * 2;
+    for (int k = 0; k < D / 64; k++)
+        if ((int)threadIdx.x % 32 * 2 + 64 * k < width)
+            *(uint32_t *)(to + 64 * k) = pack<T>((float)x.x[2 * k], (float)x.x[2 * k + 1]);
+}
+
+/* dQ of a tile of rows, a warp for each. */
+template <typename T, int D, int QUERIES>
+__device__ __noinline__ void rows_carefully(const mha_cuda_backward &c, int tile, int head, int batch)
+{
+    int own = head / (c.H / c.G);
+    for (int row = tile * QUERIES + threadIdx.x / 32; row < min(c.Tq, (tile + 1) * QUERIES); row += 8) {
+        int keys = keys_seen(c, row);
+        careful_row<D> sum = {{0}}, q = careful_load<T, D>(c.queries, batch, head, row, c.D);
+        careful_row<D> d = careful_load<T, D>(c.d_o, batch, head, row, c.E);
+        double lse = keys ? careful_lse<T, D>(c, batch, head, row, q) : 0;
+        for (int j = 0; j < keys; j++) {
+            careful_row<D> k = careful_load<T, D>(c.keys, batch, own, j, c.D),
+                           v = careful_load<T, D>(c.values, batch, own, j, c.E);
+            careful_add(sum, careful_weight<T, D>(c, batch, head, row, lse, q, k, d, v).ds * (double)c.scale, k);
+        }
+        careful_store<T>(c.dq, batch, head, row, sum, c.D);
+    }
+}
+
+/* dK and dV of a tile of keys, a warp for each. */
+template <typename T, int D>
+__device__ __noinline__ void keys_carefully(const mha_cuda_backward &c, int tile, int head, int batch)
+{
+    int group = c.H / c.G;
+    for (int key = tile * KEYS + threadIdx.x / 32; key < min(c.Tk, (tile + 1) * KEYS); key += 8) {
+        careful_row<D> dk = {{0}}, dv = {{0}}, k = careful_load<T, D>(c.keys, batch, head, key, c.D);
+        careful_row<D> v = careful_load<T, D>(c.values, batch, head, key, c.E);
+        for (int n = head * group; n < (head + 1) * group; n++)
+            for (int row = c.causal ? max(0, key - c.offset) : 0; row < c.Tq; row++) {
+                careful_row<D> q = careful_load<T, D>(c.queries, batch, n, row, c.D);
+                careful_row<D> d = careful_load<T, D>(c.d_o, batch, n, row, c.E);
+                double lse = careful_lse<T, D>(c, batch, n, row, q);
+                careful_pair x = careful_weight<T, D>(c, batch, n, row, lse, q, k, d, v);
+                careful_add(dk, x.ds * (double)c.scale, q);
+                careful_add(dv, x.p, d);
+            }
+        careful_store<T>(c.grad_k, batch, head, key, dk, c.D);
+        careful_store<T>(c.grad_v, batch, head, key, dv, c.E);
+    }
+}
+
+/* Whether dQ of a tile of rows may be lost: one of the keys up to the last that it sees is not finite, or one of their
+ * gradients, as it is where dS is. The same for all threads of the block. */
+template <int QUERIES, sums WAY> MHA_DEVICE bool is_lost_tile(const mha_cuda_backward &c, int tile, int head, int batch)
+{
+    int64_t own = (int64_t)batch * c.G + head / (c.H / c.G);
+    int keys = keys_seen(c, min(c.Tq, (tile + 1) * QUERIES) - 1), lost = 0;
+    for (int i = threadIdx.x; i * KEYS < keys; i += 256) lost |= c.lost_keys[own * c.key_tiles + i];
+    for (int i = threadIdx.x; WAY == INTEGERS && i * BOUND_KEYS < keys; i += 256)
+        lost |= !(c.bounds[2 * (own * c.bound_tiles + i) + 1] < INFINITY);
+    if (WAY == ORDERED) lost |= c.lost_rows[((int64_t)batch * c.H + head) * c.row_tiles + tile];
+    return __syncthreads_or(lost);
+}
+
+/* dQ from its integers, which lie as the threads of a block held them: pairs, of which the first has borrowed from the
+ * second if it is negative. */
+template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda_backward &c)
+{
+    int64_t number = blockIdx.x;
+    int keys = c.G * c.B * c.key_tiles, lane = threadIdx.x % 32;
+    wait_for_last();
+    if (number < keys) {
+        if (c.lost_keys[number] && !c.any)
+            keys_carefully<T, D>(c, number % c.key_tiles, number / c.key_tiles % c.G, number / c.key_tiles / c.G);
+        return;
+    }
+    number -= keys;
+    int tile = number % c.row_tiles, head = number / c.row_tiles % c.H, batch = number / c.row_tiles / c.H;
+    int who = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / 32,
+        row = (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4;
+    const long long *sums = (const long long *)(c.sums + number * QUERIES * D) + who * 16 * GROUP + threadIdx.x % GROUP;
+    const float *power = c.rows + number * ROW_KINDS * QUERIES + POWER * QUERIES + row;
+    bool there = tile * QUERIES + row - lane / 4 < c.Tq; /* the same for a warp */
+    long long both[16];
+    float own[2] = {power[0], power[8]};
+#pragma unroll
+    for (int i = 0; i < 16; i++) both[i] = there ? sums[i * GROUP] : 0;
+    bool lost = is_lost_tile<QUERIES, INTEGERS>(c, tile, head, batch);
+    if (c.any && threadIdx.x == 0) {
+        c.lost_rows[number] = lost;
+        if (lost) *c.any = 1;
+    }
+    if (lost) {
+        if (!c.any) rows_carefully<T, D, QUERIES>(c, tile, head, batch);
+        return;
+    }
+    if (!there) return;
+    float head_power = power_of(c, head / (c.H / c.G), batch);
+    float by[2] = {c.scale / (own[0] * head_power), c.scale / (own[1] * head_power)};
+    uint32_t x[16];
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        int low = (int)both[i], high = (int)((both[i] - low) >> 32);
+        x[i] = pack<T>((float)low * by[i % 2], (float)high * by[i % 2]);
+    }
+    put_dq<T, QUERIES>(c, x, batch, head, tile, who, warp);
+}
+
+/* A tile of rows, in order: its sum over key tiles, if blocks have kept them apart; carefully if it is lost. */
+template <typename T, int D, int QUERIES>
+MHA_DEVICE void finish_rows(const mha_cuda_backward &c, int tile, int head, int batch)
+{
+    int who = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / 32;
+    int64_t tiles = (int64_t)c.B * c.H * c.row_tiles, number = ((int64_t)batch * c.H + head) * c.row_tiles + tile;
+    if (c.parts > 1) {
+        float dq[32] = {0};
+        bool there = tile * QUERIES + (QUERIES == 128 ? who * 64 : 0) + warp * 16 < c.Tq;
+        const float4 *sums = (const float4 *)((const float *)c.sums + (number * QUERIES * D + who * QUERIES * D / 2)) +
+                             threadIdx.x % GROUP;
+        for (int part = 0; there && part <= last_part<QUERIES>(c, tile, c.causal); part++)
+#pragma unroll
+            for (int i = 0; i < 32; i += 4) {
+                float4 x = sums[part * tiles * QUERIES * D / 4 + i / 4 * GROUP];
+                if (part) dq[i] += x.x, dq[i + 1] += x.y, dq[i + 2] += x.z, dq[i + 3] += x.w;
+                else dq[i] = x.x, dq[i + 1] = x.y, dq[i + 2] = x.z, dq[i + 3] = x.w;
+            }
+        if (is_lost(dq)) c.lost_rows[number] = 1;
+        uint32_t x[16];
+#pragma unroll
+        for (int i = 0; i < 16; i++) x[i] = pack<T>(dq[2 * i] * c.scale, dq[2 * i + 1] * c.scale);
+        if (there) put_dq<T, QUERIES>(c, x, batch, head, tile, who, warp);
+        __syncthreads();
+    }
+    if (is_lost_tile<QUERIES, ORDERED>(c, tile, head, batch)) rows_carefully<T, D, QUERIES>(c, tile, head, batch);
+}
+
+/* What is left of a call in order: a block for a key head, or, if blocks have kept sums apart, for a tile of keys or rows. */
+template <typename T, int D, int QUERIES> MHA_DEVICE void convert_in_order(const mha_cuda_backward &c)
+{
+    int n = blockIdx.x, keys = c.G * c.B * c.key_tiles, group = c.H / c.G, lost = 0;
+    wait_for_last();
+    if (c.parts > 1) {
+        int row = n - keys;
+        if (row >= 0) finish_rows<T, D, QUERIES>(c, row % c.row_tiles, row / c.row_tiles % c.H, row / c.row_tiles / c.H);
+        else if (c.lost_keys[n]) keys_carefully<T, D>(c, n % c.key_tiles, n / c.key_tiles % c.G, n / c.key_tiles / c.G);
+        return;
+    }
+    for (int i = threadIdx.x; i < c.key_tiles; i += 256) lost |= c.lost_keys[n * c.key_tiles + i];
+    for (int i = threadIdx.x; i < group * c.row_tiles; i += 256) lost |= c.lost_rows[n * group * c.row_tiles + i];
+    if (!__syncthreads_or(lost)) return;
+    for (int tile = 0; tile < c.key_tiles; tile++)
+        if (c.lost_keys[n * c.key_tiles + tile]) keys_carefully<T, D>(c, tile, n % c.G, n / c.G);
+    for (int i = 0; i < group * c.row_tiles; i++)
+        finish_rows<T, D, QUERIES>(c, i % c.row_tiles, n % c.G * group + i / c.row_tiles, n / c.G);
+}
+
+} // namespace
+
+#endif
