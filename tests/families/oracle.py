@@ -191,9 +191,10 @@ KINDS = dict(decoder=decoder, encoder=encoder, pair=pair, image=image, base=base
 
 
 def steady(a, b):
-    """Whether two answers have the same tokens, and logits that differ by little."""
-    same = all(torch.equal(a[k], b[k]) for k in ("greedy", "beam4") if k in a)
-    return same and (a["logits"] - b["logits"]).abs().max() <= 1e-3 * a["logits"].abs().max()
+    """Whether two answers have the same tokens, and numbers that differ by little, so that the 2e-5 which
+    `mha conformance` allows are ten times what one rounding of each weight to float32 does."""
+    return all(torch.equal(x, b[k]) if not x.is_floating_point() else (x - b[k]).abs().max() <= 3e-4 * x.abs().max()
+               for k, x in a.items())
 
 
 # ---- Folders -------------------------------------------------------------------------------------------------------
