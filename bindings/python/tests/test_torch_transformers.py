@@ -1,6 +1,8 @@
 """attn_implementation="mha" beside the eager attention of transformers, and statistics of heads while a model runs."""
 
 import copy
+import subprocess
+import sys
 
 import pytest
 
@@ -32,9 +34,34 @@ GENERATIVE = [name for name in FAMILIES if name not in ("bert", "modernbert", "b
 
 
 @pytest.fixture(autouse=True)
-def registered():
-    assert mha.torch.register_transformers()
+def seeded():
     torch.manual_seed(5)
+
+
+@pytest.mark.parametrize("order", ["mha.torch, transformers", "transformers, mha.torch"])
+def test_the_name_is_known_in_every_order_of_imports(order):
+    code = f"""
+import {order}
+from transformers import LlamaConfig, LlamaModel
+sizes = dict(vocab_size=9, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)
+assert LlamaModel(LlamaConfig(attn_implementation="mha", **sizes)).config._attn_implementation == "mha"
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_missing_transformers_is_no_error():
+    code = """
+import sys
+sys.modules["transformers"] = None
+import mha.torch
+try:
+    import transformers.modeling_utils
+except ImportError:
+    print("none")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "none\n", done.stderr
 
 
 def pair(name):

@@ -8,20 +8,16 @@ Tensors are those of the CPU, in float32, bfloat16 or float16. Calls use ``torch
 >>> q.grad.shape
 torch.Size([1, 2, 3, 4])
 
-Models of the transformers library take ``attn_implementation="mha"`` if transformers was imported before this module, or after
-:func:`register_transformers`.
+Models of the transformers library take ``attn_implementation="mha"``.
 """
-
-import sys
 
 from mha.torch._module import MultiheadAttention
 from mha.torch._sdpa import scaled_dot_product_attention
 from mha.torch._statistics import statistics
-from mha.torch._transformers import register as register_transformers
+from mha.torch._transformers import offer
 from mha.torch._use import use
 from mha.torch import _vmap  # noqa: F401 (it registers rules)
 
-if "transformers" in sys.modules:
-    register_transformers()
+offer()
 
-__all__ = ["MultiheadAttention", "register_transformers", "scaled_dot_product_attention", "statistics", "use"]
+__all__ = ["MultiheadAttention", "scaled_dot_product_attention", "statistics", "use"]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -11,6 +16,7 @@ from mha.torch import _ops
 from mha.torch._sdpa import lower, seed_of
 from mha.torch._weights import attention_weights
 
+TABLE = "transformers.modeling_utils"
 
 def _sum(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
     """A position bias and a mask as one tensor that is added."""
@@ -64,16 +70,38 @@ def attention_forward(
     return out.transpose(1, 2).contiguous(), weights
 
 
-def register() -> bool:
-    """Makes "mha" an attention implementation of transformers. Returns whether transformers is installed.
+def _register() -> None:
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
 
-    ``import mha.torch`` calls it if transformers has been imported before; call it yourself otherwise.
-    """
-    try:
-        from transformers import AttentionInterface, AttentionMaskInterface
-        from transformers.masking_utils import sdpa_mask
-    except ImportError:
-        return False
     AttentionInterface.register("mha", attention_forward)
     AttentionMaskInterface.register("mha", sdpa_mask)
-    return True
+
+
+class _Watcher(MetaPathFinder):
+    """Calls :func:`_register` behind the import of the module that has the table of implementations."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if name != TABLE:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def execute_and_register(module: ModuleType) -> None:
+            execute(module)
+            _register()
+
+        spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
+        return spec
+
+
+def offer() -> None:
+    """Makes "mha" an attention implementation of transformers: now, or when somebody imports it. The import takes seconds, so
+    this module leaves it to those who need it."""
+    if TABLE in sys.modules:
+        _register()
+    else:
+        sys.meta_path.insert(0, _Watcher())
