@@ -26,7 +26,7 @@ export async function openPage(browser, path, options = {}) {
   });
   if (before) await context.addInitScript(before);
   const page = await context.newPage(), problems = [], requests = [], address = /^http/.test(path) ? path : pathToFileURL(path).href;
-  page.setDefaultTimeout(15000);
+  page.setDefaultTimeout(60000); /* a busy machine is slow */
   page.on('console', (message) => {
     if (['error', 'warning'].includes(message.type())) problems.push(message.text());
   });

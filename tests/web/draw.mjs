@@ -127,10 +127,11 @@ function writePictures(folder) {
   writeFileSync(join(folder, 'words.txt'), 'no image');
 }
 
-/* A drop or a paste of a file on the page. */
-async function give(page, path, type, kind) {
+/* A drop or a paste of a file on the page; right after a click on `first`, if given. */
+async function give(page, path, type, kind, first = null) {
   const bytes = Array.from(readFileSync(path)), name = path.split('/').pop();
-  await page.evaluate(({all, called, mime, how}) => {
+  await page.evaluate(({all, called, mime, how, button}) => {
+    if (button) document.querySelector(button).click();
     const files = new DataTransfer();
     files.items.add(new File([Uint8Array.from(all)], called, {type: mime}));
     const target = document.querySelector('#grid');
@@ -138,7 +139,7 @@ async function give(page, path, type, kind) {
     else for (const step of ['dragover', 'drop']) {
       target.dispatchEvent(new DragEvent(step, {dataTransfer: files, bubbles: true, cancelable: true}));
     }
-  }, {all: bytes, called: name, mime: type, how: kind});
+  }, {all: bytes, called: name, mime: type, how: kind, button: first});
   await settled(page);
 }
 
@@ -260,6 +261,7 @@ async function takesFiles(page, mha, folder) {
     await settled(page);
   }
   await give(page, join(folder, 'one.png'), 'image/png', 'drop');
+  await page.waitForFunction(() => !document.querySelector('.draw-out').hidden);
   await drawByMouse(page, seven);
   expect((await drawn(page)).name === 'your drawing', 'a stroke on a picture is no new drawing');
   await page.click('#draw-undo');
@@ -269,12 +271,14 @@ async function takesFiles(page, mha, folder) {
 }
 
 async function noticesBadInput(page, folder) {
-  const says = async (file, type, words) => {
-    await give(page, join(folder, file), type, 'drop');
-    await page.waitForFunction(() => !document.getElementById('draw-notice').hidden);
+  const says = async (file, type, words, first) => {
+    const before = await noticeOf(page);
+    await give(page, join(folder, file), type, 'drop', first);
+    await page.waitForFunction((old) => ![old, ''].includes(document.getElementById('draw-notice').textContent), before);
     expect(words.test(await noticeOf(page)), `${file}: ${await noticeOf(page)}`);
   };
-  await says('words.txt', 'text/plain', /^words\.txt is not an image\.$/);
+  await drawByMouse(page, seven);
+  await says('words.txt', 'text/plain', /^words\.txt is not an image\.$/, '#draw-clear');
   await nothingShown(page);
   await says('broken.png', 'image/png', /^broken\.png cannot be read as an image\.$/);
   await nothingShown(page);

@@ -87,7 +87,7 @@ async function noticeOf(browser, path, change, before = null) {
   if (before) await context.addInitScript(before);
   const page = await context.newPage();
   await page.goto(pathToFileURL(changed).href);
-  const text = await page.textContent('[role=alert]', {timeout: 15000});
+  const text = await page.textContent('[role=alert]', {timeout: 60000});
   await context.close();
   return text;
 }

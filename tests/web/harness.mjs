@@ -37,7 +37,8 @@ export async function test(name, run, always = false) {
   try {
     await running.run(failures, run);
   } catch (error) {
-    failures.push(String(error.message).split('\n').slice(0, 3).join(' '));
+    const place = /\w+\.mjs:\d+/.exec(String(error.stack).replace(/^.*node_modules.*$/gm, ''));
+    failures.push(`${place || ''} ${String(error.message).split('\n').slice(0, 3).join(' ')}`);
   }
   for (const line of failures.slice(0, 10)) console.log(`    ${line}`);
   if (failures.length > 10) console.log(`    and ${failures.length - 10} more`);

@@ -60,28 +60,39 @@ function makePages() {
   makeTraining(mha);
 }
 
+async function inBrowser(run) {
+  const browser = await startBrowser(browserPath);
+  await run(browser);
+  await browser.close();
+}
+
 let made = false;
 await test('pages_are_made', async () => {
   makePages();
   made = existsSync(join(folder, 'main.html'));
 }, true);
 if (made) {
-  const browser = await startBrowser(browserPath);
-  await testNumbers(browser, mha, folder, [...Object.keys(others), pruned]);
-  await testEngine(browser, folder);
-  await testStatistics(browser, mha, folder);
-  await testColours(browser, folder);
-  await testControls(browser, folder);
-  await testDrawing(browser, mha, folder, Object.keys(crowds)[0]);
-  await testSteps(browser, folder);
-  await testWeights(browser, folder);
-  await testTexts(browser, folder);
-  await testTraining(browser, folder);
-  await testSharing(browser, folder);
-  await testPhone(browser, folder);
-  await testKeyboard(browser, folder);
-  await testLooks(browser, folder);
-  await testManyHeads(browser, folder, ['one_head_and_relu']);
-  await browser.close();
+  /* Two lists at the same time: most of a test is waiting for frames. */
+  await Promise.all([
+    inBrowser(async (browser) => {
+      await testNumbers(browser, mha, folder, [...Object.keys(others), pruned]);
+      await testEngine(browser, folder);
+      await testStatistics(browser, mha, folder);
+      await testColours(browser, folder);
+      await testControls(browser, folder);
+      await testWeights(browser, folder);
+      await testTexts(browser, folder);
+      await testLooks(browser, folder);
+      await testManyHeads(browser, folder, ['one_head_and_relu']);
+    }),
+    inBrowser(async (browser) => {
+      await testDrawing(browser, mha, folder, Object.keys(crowds)[0]);
+      await testSteps(browser, folder);
+      await testTraining(browser, folder);
+      await testSharing(browser, folder);
+      await testPhone(browser, folder);
+      await testKeyboard(browser, folder);
+    }),
+  ]);
 }
 finish();

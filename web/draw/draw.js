@@ -90,13 +90,19 @@ function createDrawPanel(store, model, data) {
     store.set({drawing: ++view.version});
   }
 
+  /* A frame that is still due would take the notice away. */
+  function refuse(words) {
+    if (view.frame) refresh();
+    notice(words);
+  }
+
   async function take(files) {
     const file = imageAmong(files);
-    if (!file) return notice(`${files.length ? files[0].name : 'This'} is not an image.`);
+    if (!file) return refuse(`${files.length ? files[0].name : 'This'} is not an image.`);
     try {
       sheet.add({kind: 'picture', canvas: await readPicture(file), name: file.name});
     } catch {
-      notice(`${file.name} cannot be read as an image.`);
+      refuse(`${file.name} cannot be read as an image.`);
     }
   }
 

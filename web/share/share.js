@@ -79,12 +79,13 @@ function goToPanel(panels, id) {
 /* Opens the state of the address or of the copy, and keeps the address up to date. */
 function startSharing(view) {
   const {panels, stores} = view;
-  let timer = 0, own = null;
+  let timer = 0, known = null; /* the end of the address, as it was last read or written */
   view.pictures = view.data.images ? view.data.images.length : 0;
   const write = () => {
-    own = '#' + writeShared(view, panelInView(panels));
+    if (location.hash !== known) return; /* somebody changed it: the event is on its way */
     try {
-      if (own !== location.hash) history.replaceState(null, '', own);
+      history.replaceState(null, '', '#' + writeShared(view, panelInView(panels)));
+      known = location.hash;
     } catch (error) {
       if (error.name !== 'SecurityError') throw error; /* a frame without rights cannot change its address */
     }
@@ -100,8 +101,9 @@ function startSharing(view) {
   };
   const openAddress = () => {
     const text = location.hash.slice(1);
-    if (!text || location.hash === own || text === 'main' || goToPanel(panels, text)) return;
-    open(text);
+    if (location.hash === known) return;
+    known = location.hash;
+    if (text && text !== 'main' && !goToPanel(panels, text)) open(text);
   };
   const kept = document.getElementById('mha-state');
   if (!location.hash && kept) open(JSON.parse(kept.textContent));
