@@ -1,6 +1,6 @@
-# The page's parts as bytes in a C file: the frame, the styles, the script, and the engine, gzipped.
+# The page's parts as bytes in a C file: the frame, the styles, the script, and the engines, gzipped.
 #
-#     cmake -DWEB=web -DOUT=view_files.c [-DENGINE=mha.wasm] -P embed.cmake
+#     cmake -DWEB=web -DOUT=view_files.c [-DENGINE=mha.wasm -DTEXT_ENGINE=mha-text.wasm] -P embed.cmake
 #
 # Styles and scripts are joined in the order of files.txt.
 cmake_minimum_required(VERSION 3.22)
@@ -27,10 +27,13 @@ file(WRITE ${OUT}.new "/* Made of web/ by cmake/embed.cmake. */\n#include \"cli/
 embed(view_frame ${WEB}/page.html)
 embed(view_style ${styles})
 embed(view_script ${scripts})
-set(packed)
-if(ENGINE)
-  set(packed ${OUT}.engine.gz)
-  file(ARCHIVE_CREATE OUTPUT ${packed} PATHS ${ENGINE} FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9 MTIME 0)
-endif()
-embed(view_engine ${packed})
+foreach(engine ENGINE TEXT_ENGINE)
+  set(packed)
+  if(${engine})
+    set(packed ${OUT}.${engine}.gz)
+    file(ARCHIVE_CREATE OUTPUT ${packed} PATHS ${${engine}} FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9 MTIME 0)
+  endif()
+  string(TOLOWER view_${engine} name)
+  embed(${name} ${packed})
+endforeach()
 file(RENAME ${OUT}.new ${OUT})

@@ -33,8 +33,9 @@ ExternalProject_Add(mha_wasm
   CMAKE_ARGS -DCMAKE_TOOLCHAIN_FILE=${PROJECT_SOURCE_DIR}/cmake/toolchain-wasm32.cmake -DCMAKE_C_COMPILER=${MHA_WASM_CC}
     -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER_LAUNCHER=${CMAKE_C_COMPILER_LAUNCHER} -DMHA_WERROR=${MHA_WERROR}
     -DMHA_TESTS=${MHA_TESTS} -DMHA_SOURCES=${MHA_SOURCES}
-  BUILD_COMMAND ${CMAKE_COMMAND} --build ${MHA_WASM_FOLDER} --target mha_engine
+  BUILD_COMMAND ${CMAKE_COMMAND} --build ${MHA_WASM_FOLDER} --target mha_engine mha_text_engine
   BUILD_ALWAYS ON
   INSTALL_COMMAND ""
-  BUILD_BYPRODUCTS ${MHA_WASM_FOLDER}/web/engine/mha.wasm)
+  BUILD_BYPRODUCTS ${MHA_WASM_FOLDER}/web/engine/mha.wasm ${MHA_WASM_FOLDER}/web/engine/mha-text.wasm)
 set(MHA_ENGINE ${MHA_WASM_FOLDER}/web/engine/mha.wasm)
+set(MHA_TEXT_ENGINE ${MHA_WASM_FOLDER}/web/engine/mha-text.wasm)

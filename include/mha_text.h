@@ -34,7 +34,7 @@
  * What is here:
  *
  *     1  Tokenizers    text to ids and back
- *     2  Generation    continuing prompts: greedily, by sampling, with beam search
+ *     2  Generation    continuing prompts: greedily, by sampling, with beam search; what may come next, and how likely
  *     3  Text heads    what every head of a text model attends to: induction, previous token, alignment, ...
  *
  * Models, what they read and what they return are those of mha_model.h, whose rules hold. The functions are part of
@@ -165,6 +165,12 @@ MHA_API mha_token mha_encoding_get(const mha_encoding *encoding, int64_t n);
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_FULL or MHA_NO_MEMORY. */
 MHA_API mha_status mha_tokenizer_decode(mha_context *ctx, const mha_tokenizer *tokenizer, char *text, size_t capacity,
                                         size_t *length, const int32_t *ids, int64_t count, bool special);
+
+/* The text that a token stands for in the middle of a text, with the space before it, for tokens that are shown one by
+ * one: text (capacity), as mha_tokenizer_decode writes it. A special token, and one that is no text by itself, such as part
+ * of a character, is given as its piece; an id without one as "". Returns as mha_tokenizer_decode. */
+MHA_API mha_status mha_tokenizer_word(mha_context *ctx, const mha_tokenizer *tokenizer, char *text, size_t capacity,
+                                      size_t *length, int32_t id);
 
 /* The text of ids that come one by one, as whole characters:
  *
@@ -350,6 +356,28 @@ typedef struct mha_generated {
     size_t length;
 } mha_generated;
 MHA_API mha_generated mha_generation_get(const mha_generation *g, int64_t sequence);
+
+/* A token that may come next, and how likely a step of sampling draws it. */
+typedef struct mha_candidate {
+    int32_t token;
+    float probability;
+} mha_candidate;
+
+/* The distribution that the next step would draw from, for a row of logits (classes) of a run:
+ *
+ *     best (capacity): the most likely candidates, best first, of equals the one with the smallest id first
+ *     count: how many tokens can be drawn at all; the probabilities of all of them sum to 1
+ *
+ * Probabilities are those after temperature, top_k, top_p and min_p, and after the rules for the tokens before: `before` has
+ * one sequence, the tokens that the row is behind (decoder_tokens of a model with an encoder, and tokens, which are what that
+ * read). NULL means that there are no such rules, as for a masked token. With MHA_GENERATE_GREEDY there is one candidate.
+ * `options` NULL means MHA_GENERATION_DEFAULTS; what is not given is as the model's generation_config.json says.
+ * Returns MHA_OK; MHA_BAD_ARGUMENT, also for logits that are not finite, beam search, and a model without logits for tokens;
+ * or MHA_NO_MEMORY. */
+MHA_API mha_status mha_generation_candidates(mha_context *ctx, const mha_model *model, mha_candidate *best,
+                                             int64_t capacity, int64_t *count, const float *logits,
+                                             const mha_generation_inputs *before,
+                                             const mha_generation_options *options);
 
 /* ---- 3 · Heads of text models ----------------------------------------------------------------------------------- */
 

@@ -241,7 +241,7 @@ bool view_model_write(const char *page, size_t *bytes, mha_context *ctx, mha_mod
         return cli_error("%s: the model has %" PRId64 " parameters, but a page can hold at most %d", images->file,
                          parameters, PARAMETERS_MOST);
     bool ok = look_at_heads(&s, ctx, model, images) && put_model(&data, ctx, model, images, images->set ? &s : NULL);
-    if (ok && !view_page_write(page, view_title(images->file), &data, true, bytes, error, sizeof error))
+    if (ok && !view_page_write(page, view_title(images->file), &data, VIEW_ENGINE, bytes, error, sizeof error))
         ok = cli_error("%s", error);
     survey_free(&s);
     nn_buffer_free(&data);

@@ -57,7 +57,7 @@ const char *view_title(const char *path)
 typedef struct parts {
     const char *title;
     const nn_buffer *data;
-    bool engine;
+    view_module engine;
 } parts;
 
 static void put_title(nn_buffer *out, const parts *p) { markup_text(out, p->title); }
@@ -79,9 +79,11 @@ static void put_data(nn_buffer *out, const parts *p)
 
 static void put_engine(nn_buffer *out, const parts *p)
 {
-    if (!p->engine || !view_engine_size) return;
+    const unsigned char *const engines[] = {NULL, view_engine, view_text_engine};
+    const size_t sizes[] = {0, view_engine_size, view_text_engine_size};
+    if (!sizes[p->engine]) return;
     nn_buffer_puts(out, "<script type=\"text/plain\" id=\"mha-engine\">");
-    put_base64(out, view_engine, view_engine_size);
+    put_base64(out, engines[p->engine], sizes[p->engine]);
     nn_buffer_puts(out, "</script>");
 }
 
@@ -120,7 +122,7 @@ static void put_page(nn_buffer *out, const parts *p)
     nn_buffer_puts(out, at);
 }
 
-bool view_page_write(const char *path, const char *title, const nn_buffer *data, bool engine, size_t *bytes,
+bool view_page_write(const char *path, const char *title, const nn_buffer *data, view_module engine, size_t *bytes,
                      char *error, size_t error_size)
 {
     parts p = {title, data, engine};

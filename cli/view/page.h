@@ -2,7 +2,7 @@
  *
  *     nn_buffer data = {0};
  *     nn_buffer_puts(&data, "{\"title\":"), view_string(&data, "vit.safetensors"), ...
- *     if (!view_page_write("page.html", "vit.safetensors", &data, false, &bytes, error, sizeof error)) puts(error);
+ *     if (!view_page_write("page.html", "vit.safetensors", &data, VIEW_NO_ENGINE, &bytes, error, sizeof error)) puts(error);
  *
  * The template is web/page.html, whose comments mark the insertion points. The data are one JSON object inside a
  * <script>, so it must not contain '<': all text goes through view_string. */
@@ -15,9 +15,13 @@
 extern const unsigned char view_frame[], view_style[], view_script[];
 extern const size_t view_frame_size, view_style_size, view_script_size;
 
-/* The library as WebAssembly (web/engine), gzipped; of size 0 where the build could not make it (cmake/wasm.cmake). */
-extern const unsigned char view_engine[];
-extern const size_t view_engine_size;
+/* The library as WebAssembly (web/engine), gzipped, for pages of pictures and for those of texts; of size 0 where the build could
+ * not make it (cmake/wasm.cmake). */
+extern const unsigned char view_engine[], view_text_engine[];
+extern const size_t view_engine_size, view_text_engine_size;
+
+/* Which of them a page carries. */
+typedef enum view_module { VIEW_NO_ENGINE, VIEW_ENGINE, VIEW_TEXT_ENGINE } view_module;
 
 /* A JSON string, with its quotes and without '<'; a long one is truncated. */
 void view_string(nn_buffer *out, const char *text);
@@ -31,9 +35,9 @@ void view_base64(nn_buffer *out, const void *bytes, size_t size);
 /* The last component of a path: a page may be shared, and should not reveal folder names. */
 const char *view_title(const char *path);
 
-/* Writes the page atomically, with the engine if it has a model to run, and its size to *bytes. Returns false on error, also if `data` has failed, with one line in
- * `error`. */
-bool view_page_write(const char *path, const char *title, const nn_buffer *data, bool engine, size_t *bytes,
+/* Writes the page atomically, with the engine for a model that it runs, and its size to *bytes. Returns false on error, also if
+ * `data` has failed, with one line in `error`. */
+bool view_page_write(const char *path, const char *title, const nn_buffer *data, view_module engine, size_t *bytes,
                      char *error, size_t error_size);
 
 #endif

@@ -17,7 +17,7 @@ enum {
     NEW_TOKENS = 60,
     SETS = 3,
     ROOM = 6000000, /* bytes of all maps */
-    WORD = 200      /* bytes of a token's text */
+    WORD = 600      /* bytes of a token's text */
 };
 
 /* The tokens of a stack, and their texts. */
@@ -41,29 +41,15 @@ static bool no_memory(void) { return cli_error("view: not enough memory for the 
 
 /* ---- Tokens ----------------------------------------------------------------------------------------------------- */
 
-/* The text that a token stands for, with the space before it: what the text of the token twice has behind that of the token
- * once. A special token, and one that is no text by itself, is shown as its piece. */
-static void word_of(char word[WORD], const scene *s, const mha_tokenizer *tokenizer, int32_t id)
-{
-    const int32_t twice[2] = {id, id};
-    char one[WORD], two[2 * WORD];
-    size_t short_size = 0, long_size = 0;
-    const char *piece = mha_tokenizer_piece(tokenizer, id, NULL);
-    bool text = !mha_tokenizer_is_special(tokenizer, id) &&
-                !mha_tokenizer_decode(s->texts.ctx, tokenizer, one, sizeof one, &short_size, twice, 1, true) &&
-                !mha_tokenizer_decode(s->texts.ctx, tokenizer, two, sizeof two, &long_size, twice, 2, true) &&
-                long_size > short_size && !strstr(two, "\xEF\xBF\xBD");
-    snprintf(word, WORD, "%s", text ? two + short_size : piece ? piece : "");
-}
-
 static bool take_words(scene *s, side *to, const mha_tokenizer *tokenizer)
 {
     to->words = calloc((size_t)to->T + 1, sizeof *to->words);
     to->bytes = malloc((size_t)(to->T + 1) * WORD);
     if (!to->words || !to->bytes) return no_memory();
     for (int64_t n = 0; n < to->T; n++) {
+        size_t length = 0;
         to->words[n] = to->bytes + n * WORD;
-        word_of(to->words[n], s, tokenizer, to->ids[n]);
+        if (mha_tokenizer_word(s->texts.ctx, tokenizer, to->words[n], WORD, &length, to->ids[n])) to->words[n][0] = 0;
     }
     return true;
 }
@@ -298,7 +284,7 @@ bool view_text_write(const view_text *v, mha_context *ctx, mha_model *model, siz
     bool ok = texts_open(&s.texts, ctx, model, &from) &&
               (v->audio ? take_sound(&s) : take_tokens(&s, model_about(ctx, model).decoder_only)) && run(&s) &&
               describe(&s) && put_object(&data, &s);
-    if (ok && !view_page_write(v->page, view_title(v->file), &data, false, bytes, error, sizeof error))
+    if (ok && !view_page_write(v->page, view_title(v->file), &data, VIEW_NO_ENGINE, bytes, error, sizeof error))
         ok = cli_error("%s", error);
     mha_model_info m = model_about(ctx, model);
     if (v->audio) snprintf(about, room, "%" PRId64 " tokens over %" PRId64 " frames", s.sides[1].T, s.sides[0].T);

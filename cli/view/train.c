@@ -78,7 +78,7 @@ bool view_train_write(const char *page, mha_context *ctx, const char *folder, si
         int64_t test = put_part(&out, data, MHA_DATA_TEST, TEST_DIGITS, (size_t)(d.rows * d.columns), packed);
         nn_buffer_puts(&out, "}");
         snprintf(about, room, "%" PRId64 " digits to learn from, %" PRId64 " to test with", train, test);
-        ok = view_page_write(page, title, &out, true, bytes, error, sizeof error) || cli_error("%s", error);
+        ok = view_page_write(page, title, &out, VIEW_ENGINE, bytes, error, sizeof error) || cli_error("%s", error);
     }
     nn_buffer_free(&out);
     mha_data_free(data);

@@ -280,7 +280,7 @@ static bool show_weights(mha_context *ctx, const request *r)
     view_weights w = {.path = r->attention, .tensor = r->tensor, .token_file = r->tokens};
     if (r->first_axis) w.first_axis = axes[r->first_axis - AXIS_LAYERS].name;
     bool ok = view_weights_json(&data, ctx, &w);
-    if (ok && !view_page_write(r->page, view_title(r->attention), &data, false, &bytes, error, sizeof error))
+    if (ok && !view_page_write(r->page, view_title(r->attention), &data, VIEW_NO_ENGINE, &bytes, error, sizeof error))
         ok = cli_error("%s", error);
     if (ok) {
         const char *outer = w.axes->outer ? count_of(w.layers, w.axes->outer) : "";

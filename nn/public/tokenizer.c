@@ -251,6 +251,24 @@ mha_token mha_encoding_get(const mha_encoding *encoding, int64_t n)
 
 /* ---- Decoding ---------------------------------------------------------------------------------------------------- */
 
+/* Writes a text for the caller, if it fits. */
+static mha_status give_text(mha_context *ctx, char *text, size_t capacity, size_t *length, const char *bytes,
+                            size_t size)
+{
+    *length = size;
+    if (!capacity) return MHA_OK;
+    if (size >= capacity)
+        return nn_public_fail(ctx, MHA_FULL, "text: %zu bytes and a NUL do not fit %zu", size, capacity);
+    if (size) memcpy(text, bytes, size);
+    text[size] = 0;
+    return MHA_OK;
+}
+
+static mha_status no_memory_to_decode(mha_context *ctx)
+{
+    return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory to decode a text");
+}
+
 mha_status mha_tokenizer_decode(mha_context *ctx, const mha_tokenizer *tokenizer, char *text, size_t capacity,
                                 size_t *length, const int32_t *ids, int64_t count, bool special)
 {
@@ -263,17 +281,43 @@ mha_status mha_tokenizer_decode(mha_context *ctx, const mha_tokenizer *tokenizer
         (capacity && (status = nn_public_need(ctx, text, "text"))))
         return status;
     if (count < 0) return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "count: is negative");
-    if (!nn_tokenizer_decode(tokenizer->own, &d, ids, (size_t)count, !special)) {
-        nn_decoding_free(&d);
-        return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory to decode a text");
-    }
-    *length = d.in.size;
-    if (capacity && d.in.size >= capacity)
-        status = nn_public_fail(ctx, MHA_FULL, "text: %zu bytes and a NUL do not fit %zu", d.in.size, capacity);
-    else if (capacity) {
-        if (d.in.size) memcpy(text, d.in.bytes, d.in.size);
-        text[d.in.size] = 0;
-    }
+    bool memory = nn_tokenizer_decode(tokenizer->own, &d, ids, (size_t)count, !special);
+    status = memory ? give_text(ctx, text, capacity, length, d.in.bytes, d.in.size) : no_memory_to_decode(ctx);
     nn_decoding_free(&d);
+    return status;
+}
+
+/* Whether bytes were replaced by U+FFFD. */
+static bool is_broken(const char *bytes, size_t size)
+{
+    for (size_t i = 0; i + 3 <= size; i++)
+        if (!memcmp(bytes + i, "\xEF\xBF\xBD", 3)) return true;
+    return false;
+}
+
+/* It is what the text of the token twice has behind that of the token once: the first token of a text may lack its space. */
+mha_status mha_tokenizer_word(mha_context *ctx, const mha_tokenizer *tokenizer, char *text, size_t capacity,
+                              size_t *length, int32_t id)
+{
+    const int32_t twice[2] = {id, id};
+    nn_decoding one = {0}, two = {0};
+    mha_status status;
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_context_fail(ctx, MHA_OK, "");
+    if ((status = nn_public_need(ctx, tokenizer, "tokenizer")) || (status = nn_public_need(ctx, length, "length")) ||
+        (capacity && (status = nn_public_need(ctx, text, "text"))))
+        return status;
+    const nn_tokenizer *t = tokenizer->own;
+    bool memory = nn_tokenizer_decode(t, &one, twice, 1, false) && nn_tokenizer_decode(t, &two, twice, 2, false);
+    if (!memory) status = no_memory_to_decode(ctx);
+    else if (!nn_tokenizer_is_special(t, id) && two.in.size > one.in.size && !is_broken(two.in.bytes, two.in.size))
+        status = give_text(ctx, text, capacity, length, two.in.bytes + one.in.size, two.in.size - one.in.size);
+    else {
+        size_t size = 0;
+        const char *piece = nn_tokenizer_piece(t, id, &size);
+        status = give_text(ctx, text, capacity, length, piece, piece ? size : 0);
+    }
+    nn_decoding_free(&one);
+    nn_decoding_free(&two);
     return status;
 }

@@ -19,6 +19,22 @@ int page_fail(const char *text)
 
 int page_check(mha_status status) { return status ? page_fail(mha_context_error(page_context)) : 0; }
 
+int page_settings(const char *lines, int (*set)(void *user, const char *key, const char *value), void *user)
+{
+    int failed = 0;
+    while (!failed && *lines) {
+        char line[80] = "";
+        size_t length = strcspn(lines, "\n");
+        if (length < sizeof line) memcpy(line, lines, length);
+        char *value = strchr(line, '=');
+        if (!value) return page_fail("a setting is not of the form key=value");
+        *value = 0;
+        failed = set(user, line, value + 1);
+        lines += length + (lines[length] == '\n');
+    }
+    return failed;
+}
+
 /* For engine.js. */
 PAGE_API(page_allocate) void *page_allocate(size_t bytes) { return malloc(bytes); }
 PAGE_API(page_free) void page_free(void *memory) { free(memory); }
@@ -28,6 +44,7 @@ PAGE_API(page_free) void page_free(void *memory) { free(memory); }
 PAGE_API(page_close) void page_close(page *p)
 {
     if (!p) return;
+    if (p->writing) p->writing->end(p->writing);
     mha_model_free(p->model);
     for (int kind = 0; kind < PAGE_KINDS; kind++) free(p->rooms[kind].numbers);
     free(p);
@@ -159,19 +176,28 @@ typedef struct run {
     mha_stats *stats; /* (attentions) */
     rows rows;
     float *memory; /* of entropy, largest and distance */
-    int64_t heads, T, first;
+    int64_t heads, first;
+    int64_t T[2]; /* tokens of the encoder and of the decoder: of a model with one stack, the same */
 } run;
+
+/* The sizes of the maps of an attention. */
+static mha_tensor map_of(const run *r, const mha_model_attention *a, float *numbers)
+{
+    int64_t Tq = r->T[a->decoder], Tk = a->cross ? r->T[0] : Tq;
+    return mha_tensor_4d(numbers, MHA_FLOAT32, 1, a->heads, Tq, Tk);
+}
 
 /* Places for what is wanted of every attention; false if there is no memory. */
 static bool make_room(run *r, int wanted)
 {
     page *p = r->p;
-    int64_t count = mha_model_attention_count(p->model), T = r->T, pairs = 0, first = 0;
+    int64_t count = mha_model_attention_count(p->model), T = r->T[1], pairs = 0, first = 0, all = 0;
     for (int64_t n = 0; n < count; n++) {
-        int64_t H = mha_model_attention_get(p->model, n).heads;
-        pairs += H * H;
+        mha_model_attention a = mha_model_attention_get(p->model, n);
+        mha_tensor map = map_of(r, &a, NULL);
+        pairs += a.heads * a.heads, all += a.heads * map.size[2] * map.size[3];
     }
-    float *maps = wanted > 0 ? page_take(p, PAGE_MAPS, r->heads * T * T) : NULL;
+    float *maps = wanted > 0 ? page_take(p, PAGE_MAPS, all) : NULL;
     if (wanted > 0 && (!maps || !(r->maps = calloc((size_t)count, sizeof *r->maps)))) return false;
     if (wanted > 1) {
         r->stats = calloc((size_t)count, sizeof *r->stats);
@@ -180,12 +206,13 @@ static bool make_room(run *r, int wanted)
                          r->memory + 2 * r->heads * T, page_take(p, PAGE_DIVERGENCES, pairs)};
         if (!r->stats || !r->memory || !r->rows.effective || !r->rows.divergences) return false;
     }
-    pairs = 0;
+    pairs = all = 0;
     for (int64_t n = 0; n < count; n++) {
-        int64_t H = mha_model_attention_get(p->model, n).heads;
-        if (r->maps) r->maps[n] = mha_tensor_4d(maps + first * T * T, MHA_FLOAT32, 1, H, T, T);
-        if (r->stats) r->stats[n] = stats_of(&r->rows, first, pairs, H, T);
-        first += H, pairs += H * H;
+        mha_model_attention a = mha_model_attention_get(p->model, n);
+        mha_tensor map = map_of(r, &a, maps ? maps + all : NULL);
+        if (r->maps) r->maps[n] = map;
+        if (r->stats) r->stats[n] = stats_of(&r->rows, first, pairs, a.heads, T);
+        first += a.heads, pairs += a.heads * a.heads, all += a.heads * map.size[2] * map.size[3];
     }
     return true;
 }
@@ -194,12 +221,13 @@ static int run_model(run *r, int wanted)
 {
     page *p = r->p;
     const mha_model_info *m = &p->about;
-    int64_t rows = m->pooled ? 1 : r->T, T = r->T;
+    int64_t T = r->T[1], rows = m->pooled ? 1 : T;
+    bool single = m->pooled || !m->vocabulary; /* not a text with logits for every token */
     r->options = (mha_stats_options)MHA_STATS_DEFAULTS;
     if (m->patch) r->options.grid_columns = m->columns / m->patch, r->options.grid_first = m->class_token;
     r->heads = m->heads, r->first = m->patch ? m->class_token : 0;
     float *logits = page_take(p, PAGE_LOGITS, rows * m->classes);
-    float *shares = page_take(p, PAGE_PROBABILITIES, rows * m->classes);
+    float *shares = page_take(p, PAGE_PROBABILITIES, single ? rows * m->classes : 0);
     float *hidden = page_take(p, PAGE_HIDDEN, (m->blocks + 1) * T * m->width);
     float *means = wanted > 1 ? page_take(p, PAGE_STATISTICS, r->heads * 4) : NULL;
     int failed = !logits || !shares || !hidden || (wanted > 1 && !means) || !make_room(r, wanted);
@@ -210,11 +238,17 @@ static int run_model(run *r, int wanted)
     r->out.maps = r->maps, r->out.stats = r->stats, r->out.stats_options = &r->options;
     if (!failed) failed = page_check(mha_model_run(page_context, p->model, &r->out, &r->in));
     if (!failed) {
-        normalize(shares, logits, rows, m->classes);
+        if (single) normalize(shares, logits, rows, m->classes);
         if (means) average(means, &r->rows, r->heads, T, r->first);
     }
     free(r->maps), free(r->stats), free(r->memory);
     return failed ? -1 : 0;
+}
+
+int page_run_inputs(page *p, const mha_model_inputs *in, const int64_t T[2], int wanted)
+{
+    run r = {.p = p, .in = *in, .T = {T[0], T[1]}};
+    return run_model(&r, wanted);
 }
 
 /* An image of bytes as the model reads it, to be freed; NULL, and a message, if there is no memory. */
@@ -231,18 +265,10 @@ PAGE_API(page_run) int page_run(page *p, const unsigned char *pixels, int wanted
 {
     float *image = load(p, pixels);
     if (!image) return -1;
-    run r = {.p = p, .T = p->about.tokens};
-    r.in.images = mha_tensor_4d(image, MHA_FLOAT32, 1, 1, p->about.rows, p->about.columns);
-    int failed = run_model(&r, wanted);
+    mha_model_inputs in = {.images = mha_tensor_4d(image, MHA_FLOAT32, 1, 1, p->about.rows, p->about.columns)};
+    int failed = page_run_inputs(p, &in, (const int64_t[]){p->about.tokens, p->about.tokens}, wanted);
     free(image);
     return failed;
-}
-
-PAGE_API(page_run_tokens) int page_run_tokens(page *p, const int32_t *ids, int count, int wanted)
-{
-    run r = {.p = p, .T = count};
-    r.in.tokens = mha_tensor_2d(ids, MHA_INT32, 1, count);
-    return run_model(&r, wanted);
 }
 
 PAGE_API(page_contributions) int page_contributions(page *p, const unsigned char *pixels)

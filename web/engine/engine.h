@@ -1,5 +1,5 @@
 /* What the page of `mha view` computes with: the library, compiled to WebAssembly. engine.js calls these functions; they
- * see what mha_model.h declares and nothing else of the library, as the command does.
+ * see what mha_model.h and mha_text.h declare and nothing else of the library, as the command does.
  *
  *     page *p = page_open("/model.safetensors", 0);
  *     if (!p || page_run(p, pixels, PAGE_MAPS)) puts(page_error());
@@ -10,7 +10,7 @@
 #ifndef ENGINE_H
 #define ENGINE_H
 
-#include <mha_model.h>
+#include <mha_text.h>
 
 /* Exported by the module under its own name. */
 #define PAGE_API(name) __attribute__((export_name(#name)))
@@ -20,9 +20,9 @@ typedef struct page page;
 /* Kinds of results, as engine.js counts them. T is the tokens of the run, L the blocks, "heads" those of all blocks. */
 typedef enum page_kind {
     PAGE_LOGITS,        /* (classes), or (T,classes) */
-    PAGE_PROBABILITIES, /* the softmax of each row of logits */
+    PAGE_PROBABILITIES, /* the softmax of each row of logits; not of logits for every token of a text */
     PAGE_HIDDEN,        /* (L+1,T,M), as in mha_model_outputs */
-    PAGE_MAPS,          /* (heads,T,T) */
+    PAGE_MAPS,          /* (heads,T,T); of a pair, (H,Tq,Tk) for each attention */
     PAGE_STATISTICS,    /* (heads,4): entropy, effective, largest, distance, means over rows */
     PAGE_DIVERGENCES,   /* (H,H) for each block */
     PAGE_EFFECTIVE,     /* (heads,T) */
@@ -44,6 +44,7 @@ typedef enum page_kind {
     PAGE_MLP_OUT, /* (T,M) */
     PAGE_Y,       /* (T,M): the input of the next block */
     PAGE_FITTED,  /* (rows,columns) of the model, from 0 to 255: page_fit */
+    PAGE_NEXT,    /* (n,2): tokens and their probabilities: page_next */
     PAGE_KINDS
 } page_kind;
 
@@ -64,10 +65,9 @@ int page_switch_off(page *p, const unsigned char *off, int count);
 const float *page_parameter(const page *p, const char *name);
 int page_parameter_numbers(const page *p, const char *name);
 
-/* Runs the model on an image of bytes (rows,columns), or on tokens: logits, probabilities, hidden states and, if wanted is 1
- * or more, maps; if it is 2, also statistics, divergences and effective. */
+/* Runs the model on an image of bytes (rows,columns): logits, probabilities, hidden states and, if wanted is 1 or more, maps;
+ * if it is 2, also statistics, divergences and effective. */
 int page_run(page *p, const unsigned char *pixels, int wanted);
-int page_run_tokens(page *p, const int32_t *ids, int count, int wanted);
 
 /* What each part adds to the logits of the image. */
 int page_contributions(page *p, const unsigned char *pixels);
@@ -98,6 +98,63 @@ int page_fit(page *p, const unsigned char *pixels, int rows, int columns);
 
 /* Why the last picture may not be a digit; "" if nothing speaks against it. */
 const char *page_doubt(void);
+
+/* The calls of write.c and generate.c are in the module of pages for text alone, and those of block.c to train.c in the other: each
+ * page carries what it needs. */
+
+/* ---- write.c: texts ------------------------------------------------------------------------------------------------ */
+
+enum { PAGE_TOKENS_MOST = 1024 }; /* of a text */
+
+/* Runs the model on tokens, as page_run does on an image. */
+int page_run_tokens(page *p, const int32_t *ids, int count, int wanted);
+
+/* Runs a model with an encoder, which reads the ids, and a decoder, which reads the target: logits and hidden states are the
+ * decoder's. Statistics are not to be had. */
+int page_run_pair(page *p, const int32_t *ids, int count, const int32_t *target, int target_count, int wanted);
+
+/* How many attentions there are, and one of them, in the order of the maps: its heads, and whether it belongs to a decoder (1)
+ * or is cross-attention (2). */
+int page_attentions(const page *p);
+int page_attention_heads(const page *p, int n);
+int page_attention_kind(const page *p, int n);
+
+/* Opens the tokenizer of a model, and `target`, that of the decoder of a model with two stacks, which may be the same file;
+ * or NULL. */
+int page_open_tokenizers(page *p, const char *path, const char *target);
+
+/* The ids of a text of `length` bytes, special tokens included, as `mha view --text` makes them; those of a target begin
+ * with the tokens that the decoder starts with. Returns how many there are, or -1. page_ids has them until the next call. */
+int page_encode(page *p, const char *text, int length);
+int page_encode_target(page *p, const char *text, int length);
+const int32_t *page_ids(const page *p);
+
+/* What a token stands for, and the text of tokens; of the target's tokenizer if `target` is not 0. NULL on error. Valid until
+ * the next call of either. */
+const char *page_word(page *p, int id, int target);
+const char *page_text(page *p, const int32_t *ids, int count, int target);
+
+/* ---- generate.c: what comes next ------------------------------------------------------------------------------------- */
+
+enum { PAGE_NEXT_MOST = 20 };
+
+/* What may come behind a row of the last run of tokens, or in its place if it is a mask: the distribution that generation
+ * draws from, best first, as PAGE_NEXT. Returns how many candidates there are, at most PAGE_NEXT_MOST, or -1.
+ *
+ * `settings` are lines "key=value": temperature (0: the most likely token alone), top_k (0: all), top_p, min_p,
+ * repetition_penalty, and, for page_generate, seed and max_new_tokens. Without them, probabilities are the softmax of the
+ * logits. */
+int page_next(page *p, int row, const char *settings);
+
+/* Begins a generation behind the ids; for a model with two stacks, of what follows the target (which may be empty) for the
+ * ids of the encoder. A step returns the next id, -2 if there is none, or -1. page_generated has all ids of the decoder so
+ * far, page_generated_count of them. A page has one generation at a time. */
+int page_generate(page *p, const int32_t *ids, int count, const int32_t *target, int target_count,
+                  const char *settings);
+int page_generate_step(page *p);
+const int32_t *page_generated(const page *p);
+int page_generated_count(const page *p);
+void page_generate_end(page *p);
 
 /* ---- train.c: a training ------------------------------------------------------------------------------------------- */
 
@@ -135,6 +192,17 @@ struct page {
         float *numbers;
         int64_t count;
     } rooms[PAGE_KINDS];
+    struct page_writing *writing; /* what belongs to texts, once it is needed; or NULL */
+};
+
+struct page_writing {
+    void (*end)(struct page_writing *w);
+    mha_tokenizer *tokenizers[2]; /* of the encoder, or the only stack, and of a decoder beside one */
+    int32_t *ids;                 /* of the last text */
+    char *text;                   /* of the last token or tokens */
+    int32_t *read[2];             /* what the last run read, of both stacks */
+    int64_t read_count[2];
+    mha_generation *generation;
 };
 
 extern mha_context *page_context; /* one for all */
@@ -145,6 +213,12 @@ int page_start(void);
 /* A page with a model, which it owns. NULL, and a message, if there is no memory; the model is freed then. */
 page *page_of(mha_model *model);
 
+/* Makes p->writing. */
+int page_start_writing(page *p);
+
+/* Runs the model on what `in` has: T tokens of the encoder and of the decoder; of a model with one stack, the same twice. */
+int page_run_inputs(page *p, const mha_model_inputs *in, const int64_t T[2], int wanted);
+
 /* Room for numbers of a kind; NULL, and a message, if there is no memory. */
 float *page_take(page *p, page_kind kind, int64_t count);
 
@@ -153,5 +227,8 @@ int page_check(mha_status status);
 
 /* Leaves a message and returns -1. */
 int page_fail(const char *text);
+
+/* Calls `set` for each line "key=value" of the settings, until it does not return 0. */
+int page_settings(const char *lines, int (*set)(void *user, const char *key, const char *value), void *user);
 
 #endif

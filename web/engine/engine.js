@@ -12,7 +12,7 @@ const SIMD_PROBE = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 5, 1, 0x60, 0, 1, 0x7b, 
 /* The kinds of results, in the order of page_kind in engine.h. */
 const ENGINE_KINDS = ['logits', 'probabilities', 'hidden', 'maps', 'statistics', 'divergences', 'effective', 'rollout',
   'contributions', 'n', 'q', 'k', 'v', 'scores', 'weights', 'own', 'concat', 'out', 'mid', 'n2', 'mlpHidden', 'mlp', 'y',
-  'fitted'];
+  'fitted', 'next'];
 
 /* Base64 to bytes. atob returns one character per byte. */
 function decodeBase64(text) {
@@ -68,6 +68,19 @@ function createEngine(calls, files) {
       if (!page) throw lastError();
       return createEngineModel(calls, page, tools);
     },
+    /* A text model of a page: its files, {path: base64}, the paths of the model and of its tokenizers among them. */
+    openText({files: packed, model, tokenizer, target_tokenizer: target = null}) {
+      for (const [path, text] of Object.entries(packed)) files.set(path, decodeBase64(text));
+      try {
+        const page = withCopies([bytesOf(`/${model}`)], (path) => calls.page_open(path, 0));
+        if (!page) throw lastError();
+        const opened = createEngineModel(calls, page, tools);
+        opened.openTokenizers(tokenizer, target);
+        return opened;
+      } finally {
+        Object.keys(packed).forEach((path) => files.delete(path)); /* the engine has read them */
+      }
+    },
     /* A training on files, {name: bytes}, in the format of MNIST; settings as for `mha train --config`. */
     train(folder, settings) {
       for (const [name, bytes] of Object.entries(folder)) files.set('digits/' + name, bytes);
@@ -80,9 +93,11 @@ function createEngine(calls, files) {
 }
 
 /* A model of the engine; `page` is its address. Results have the sizes that engine.h gives. */
-function createEngineModel(calls, page, {withCopies, check, floatsAt, bytesOf, textAt}) {
+function createEngineModel(calls, page, tools) {
+  const {withCopies, check, floatsAt, bytesOf, textAt} = tools;
   const take = (kind, count, first = 0) => floatsAt(calls.page_numbers(page, ENGINE_KINDS.indexOf(kind)) + 4 * first, count);
   return {
+    ...(calls.page_encode ? createEngineWriter(calls, page, take, tools) : {}),
     take,
     close: () => calls.page_close(page),
     /* Heads counted through all blocks; nonzero for those that are off. */
@@ -95,8 +110,6 @@ function createEngineModel(calls, page, {withCopies, check, floatsAt, bytesOf, t
     },
     /* wanted: 0 for logits and hidden states, 1 for maps as well, 2 for statistics as well. */
     run: (pixels, wanted) => check(withCopies([pixels], (at) => calls.page_run(page, at, wanted))),
-    runTokens: (ids, wanted) => check(withCopies([Int32Array.from(ids)],
-      (at) => calls.page_run_tokens(page, at, ids.length, wanted))),
     /* Pixels, RGBA, made to look like MNIST's digits: bytes of `count` pixels, whether there is no ink, and why it may not
      * be a digit. */
     fit(pixels, width, height, count) {

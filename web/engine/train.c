@@ -2,7 +2,6 @@
 #include "web/engine/engine.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct page_training {
     mha_data *data;
@@ -10,21 +9,9 @@ struct page_training {
     double numbers[PAGE_TRAINING_NUMBERS];
 };
 
-/* Sets the values of "key=value" lines. */
-static int set_values(mha_recipe *recipe, const char *lines)
+static int set_value(void *recipe, const char *key, const char *value)
 {
-    int failed = 0;
-    while (!failed && *lines) {
-        char line[80] = "";
-        size_t length = strcspn(lines, "\n");
-        if (length < sizeof line) memcpy(line, lines, length);
-        char *value = strchr(line, '=');
-        if (!value) return page_fail("a setting is not of the form key=value");
-        *value = 0;
-        failed = page_check(mha_recipe_set(page_context, recipe, line, value + 1));
-        lines += length + (lines[length] == '\n');
-    }
-    return failed;
+    return page_check(mha_recipe_set(page_context, recipe, key, value));
 }
 
 PAGE_API(page_train_close) void page_train_close(page_training *t)
@@ -41,7 +28,8 @@ PAGE_API(page_train) page_training *page_train(const char *folder, const char *s
     if (page_start()) return NULL;
     page_training *t = calloc(1, sizeof *t);
     if (!t) return page_fail("not enough memory for a training"), NULL;
-    int failed = page_check(mha_recipe_create(page_context, &recipe, NULL)) || set_values(recipe, settings) ||
+    int failed = page_check(mha_recipe_create(page_context, &recipe, NULL)) ||
+                 page_settings(settings, set_value, recipe) ||
                  page_check(mha_data_open(page_context, &t->data, folder, NULL)) ||
                  page_check(mha_training_create(page_context, &t->training, recipe, t->data));
     mha_recipe_free(recipe);

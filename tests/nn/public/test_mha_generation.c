@@ -107,6 +107,90 @@ static mha_generation_options random_texts(const scene *s)
     return o;
 }
 
+/* ---- Candidates ------------------------------------------------------------------------------------------------- */
+
+static const int32_t begun[] = {START};
+static const int64_t begun_starts[] = {0, 1};
+
+/* The logits behind the first prompt; of a pair, behind the decoder's first token. */
+static void last_logits(scene *s, bool pair, float logits[V])
+{
+    float all[4 * V];
+    int64_t rows = pair ? 1 : starts[1];
+    mha_model_inputs in = {.tokens = mha_tensor_2d(tokens, MHA_INT32, 1, starts[1])};
+    mha_model_outputs out = {.logits = mha_tensor_3d(all, MHA_FLOAT32, 1, rows, V)};
+    if (pair) in.decoder_tokens = mha_tensor_2d(begun, MHA_INT32, 1, 1);
+    expect(!mha_model_run(s->ctx, s->model, &out, &in), "%s", mha_context_error(s->ctx));
+    memcpy(logits, all + (rows - 1) * V, V * sizeof *logits);
+}
+
+/* What the first steps of many generations draw: nothing but candidates, each as often as its probability says. */
+TEST(candidates_are_what_sampling_draws)
+{
+    enum { DRAWS = 2000 };
+    for (int pair = 0; pair < 2; pair++) {
+        scene s;
+        float logits[V];
+        mha_candidate all[V];
+        int64_t count = 0, drawn[V] = {0};
+        double sum = 0;
+        scene_open(&s, pair, "{\"bos_token_id\": 27, \"decoder_start_token_id\": 27, \"suppress_tokens\": [2, 7]}");
+        mha_generation_options o = MHA_GENERATION_DEFAULTS;
+        o.method = MHA_GENERATE_SAMPLE, o.max_new_tokens = 1;
+        o.temperature = 0.9f, o.top_k = 12, o.top_p = 0.9f, o.repetition_penalty = 1.5f;
+        mha_generation_inputs before = {.count = 1, .tokens = tokens, .starts = starts};
+        if (pair) before.decoder_tokens = begun, before.decoder_starts = begun_starts;
+        last_logits(&s, pair, logits);
+        expect(!mha_generation_candidates(s.ctx, s.model, all, V, &count, logits, &before, &o), "%s",
+               mha_context_error(s.ctx));
+        for (o.seed = 0; o.seed < DRAWS; o.seed++) {
+            mha_generation *g = run(&s, 0, 1, &o);
+            mha_generated x = mha_generation_get(g, 0);
+            drawn[x.tokens[x.count - 1]]++;
+            mha_generation_free(g);
+        }
+        expect(count > 1 && count <= 12, "%lld candidates", (long long)count);
+        for (int64_t n = 0, left = DRAWS; n < count; n++) {
+            double p = (double)all[n].probability, most = 5 * sqrt(p * (1 - p) * DRAWS) + 1;
+            expect(fabs((double)drawn[all[n].token] - p * DRAWS) < most, "token %d: %lld draws, not %g", all[n].token,
+                   (long long)drawn[all[n].token], p * DRAWS);
+            expect(!n || all[n].probability <= all[n - 1].probability, "candidate %lld is not in order", (long long)n);
+            sum += p, left -= drawn[all[n].token];
+            expect(n + 1 < count || !left, "%lld draws of other tokens", (long long)left);
+        }
+        expect(fabs(sum - 1) < 1e-6, "a sum of %g", sum);
+        scene_close(&s);
+    }
+}
+
+TEST(candidates_of_other_methods)
+{
+    scene s;
+    float logits[V];
+    mha_candidate best[2] = {{-1, -1}, {-1, -1}};
+    int64_t count = 0;
+    scene_open(&s, false, plain);
+    last_logits(&s, false, logits);
+    mha_generation_options o = MHA_GENERATION_DEFAULTS;
+    mha_generation_inputs before = {.count = 1, .tokens = tokens, .starts = starts}, two = before;
+    o.method = MHA_GENERATE_GREEDY, o.max_new_tokens = 1;
+    mha_generation *g = run(&s, 0, 1, &o);
+    expect(!mha_generation_candidates(s.ctx, s.model, best, 2, &count, logits, &before, &o) && count == 1, "greedy");
+    expect(best[0].token == mha_generation_get(g, 0).tokens[4] && best[0].probability == 1 && best[1].token == -1,
+           "token %d", best[0].token);
+    mha_generation_free(g);
+    o.method = MHA_GENERATE_SAMPLE, o.top_k = 0;
+    expect(!mha_generation_candidates(s.ctx, s.model, best, 2, &count, logits, NULL, &o) && count == V, "all of them");
+    two.count = 2;
+    expect(mha_generation_candidates(s.ctx, s.model, best, 2, &count, logits, &two, &o) == MHA_BAD_ARGUMENT, "two");
+    expect(mha_generation_candidates(s.ctx, s.model, NULL, 2, &count, logits, NULL, &o) == MHA_BAD_ARGUMENT, "NULL");
+    o.method = MHA_GENERATE_BEAMS, o.beams = 2;
+    expect(mha_generation_candidates(s.ctx, s.model, best, 2, &count, logits, NULL, &o) == MHA_BAD_ARGUMENT, "beams");
+    logits[3] = NAN;
+    expect(mha_generation_candidates(s.ctx, s.model, best, 2, &count, logits, NULL, NULL) == MHA_BAD_ARGUMENT, "NaN");
+    scene_close(&s);
+}
+
 /* ---- Texts ------------------------------------------------------------------------------------------------------ */
 
 TEST(texts_are_the_same_alone_and_in_a_batch)

@@ -160,6 +160,33 @@ TEST(decoding)
 }
 
 /* Streams give whole characters, and together what decoding gives at once. */
+/* A word has the space that the first token of a text would lose; what is no text alone is its piece. */
+TEST(words_of_tokens)
+{
+    static const struct {
+        int32_t id;
+        const char *word;
+    } cases[] = {{257, "the"}, {258, " the"}, {32, " "}, {260, "<end>"}, {261, "[x]"}, {0xe4, "\xc3\xa4"}, {999, ""}};
+    mha_tokenizer *t = open_bpe();
+    char word[16];
+    size_t length = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        expect(!mha_tokenizer_word(ctx, t, word, sizeof word, &length, cases[i].id), "%s", mha_context_error(ctx));
+        expect_text(word, cases[i].word);
+        expect(length == strlen(cases[i].word), "length %zu of \"%s\"", length, word);
+    }
+    expect(!mha_tokenizer_word(ctx, t, NULL, 0, &length, 258) && length == 4, "length %zu", length);
+    expect(mha_tokenizer_word(ctx, t, word, 4, &length, 258) == MHA_FULL && length == 4, "it does not fit");
+    expect(mha_tokenizer_word(ctx, NULL, word, 4, &length, 258) == MHA_BAD_ARGUMENT, "no tokenizer");
+    mha_tokenizer_free(t);
+    t = open_as("tokenizer.json",
+                "{\"decoder\": {\"type\": \"Metaspace\", \"replacement\": \"\u2581\"}, \"model\": "
+                "{\"type\": \"WordLevel\", \"vocab\": {\"\u2581a\": 0, \"b\": 1}, \"unk_token\": \"b\"}}");
+    expect(t && !mha_tokenizer_word(ctx, t, word, sizeof word, &length, 0), "%s", mha_context_error(ctx));
+    expect_text(word, " a");
+    mha_tokenizer_free(t);
+}
+
 TEST(streams)
 {
     mha_tokenizer *t = open_bpe();
