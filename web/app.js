@@ -105,22 +105,36 @@ function firstChoice(set, attention) {
   return {block, head, token: token === undefined ? set.queries - 1 : token};
 }
 
-/* One panel for each kind of attention: encoder, decoder, cross-attention. Each has its own selection. */
-function startText(data) {
-  const theme = document.documentElement.dataset.theme;
-  const stores = data.sets.map((set) => createStore({...firstChoice(set, loadAttention(set)), scale: 'linear', range: 'fixed', theme}));
-  const pair = data.sets.length > 1, countTokens = (set) => plural(set.pooled ? set.pooled.queries : set.queries, 'token');
-  const ids = {Decoder: 'decoder', 'Cross-attention': 'cross', Encoder: 'encoder'};
-  const panels = data.sets.map((set, n) => createAttentionPanel(stores[n], set, n ? ids[set.title] : 'attention',
-    pair ? set.title : 'Attention maps'));
-  stores[0].on('theme', (state) => stores.slice(1).forEach((store) => store.set({theme: state.theme})));
-  const facts = [`${data.family} model`, `${data.parameters.toLocaleString('en')} parameters`,
-    ...data.sets.filter((set) => set.title !== 'Cross-attention').flatMap((set) => (pair
+/* How many tokens and heads there are, of each stack. */
+function textFacts(data, sets) {
+  const countTokens = (set) => plural(set.pooled ? set.pooled.queries : set.queries, 'token');
+  return [`${data.family} model`, `${data.parameters.toLocaleString('en')} parameters`,
+    ...sets.filter((set) => set.title !== 'Cross-attention').flatMap((set) => (sets.length > 1
       ? [`${set.title.toLowerCase()}: ${[...countsOf(set), countTokens(set)].join(', ')}`]
       : [...countsOf(set), countTokens(set)]))];
-  const view = {data, store: stores[0], stores, model: null, panels};
-  const lead = 'Select a token and see which other tokens each head attends to, as a map, as lines and as shaded text.';
-  pageHead(data, facts, panels, lead, [...shareButtons(view), themeButton(stores[0])]);
+}
+
+const textLeads = {
+  live: 'The whole model runs in this page. Write a text, let the model go on, and see which tokens each head attends to.',
+  still: 'Select a token and see which other tokens each head attends to, as a map, as lines and as shaded text.',
+};
+
+/* One panel for each kind of attention: encoder, decoder, cross-attention. Each has its own selection. Above them, if the page
+ * has its model, the panel for writing. */
+async function startText(data) {
+  const theme = document.documentElement.dataset.theme;
+  const stores = data.sets.map((set) => createStore({...firstChoice(set, loadAttention(set)), key: null, set, scale: 'linear', range: 'fixed', theme}));
+  const ids = {Decoder: 'decoder', 'Cross-attention': 'cross', Encoder: 'encoder'};
+  const writing = await startWriting(data, stores);
+  const maps = data.sets.map((set, n) => createAttentionPanel(stores[n], set, n ? ids[set.title] : 'attention',
+    data.sets.length > 1 ? set.title : 'Attention maps'));
+  const panels = writing ? [writing.panel, ...maps] : maps;
+  stores[0].on('theme', (state) => stores.slice(1).forEach((store) => store.set({theme: state.theme})));
+  const view = {data, store: stores[0], stores, model: null, panels, writing};
+  const facts = () => textFacts(data, stores.map((store) => store.get().set));
+  const showFacts = pageHead(data, facts(), panels, textLeads[writing ? 'live' : 'still'], [...shareButtons(view), themeButton(stores[0])]);
+  stores.forEach((store) => store.on('set', () => showFacts(facts())));
+  if (data.still) document.getElementById('main').append(element('p', {class: 'notice', id: 'still', role: 'note'}, data.still));
   placePanels(panels);
   return view;
 }
@@ -148,7 +162,8 @@ async function startPage() {
     store.set({theme: preferredTheme()});
   });
   const how = {vit: 'This page contains the model and runs it in the browser.',
-    train: 'This page contains the digits and trains in the browser.'}[data.kind] || 'The attention weights are part of this page.';
+    train: 'This page contains the digits and trains in the browser.',
+    text: view.writing && 'This page contains the model and runs it in the browser.'}[data.kind] || 'The attention weights are part of this page.';
   const words = `Written by ${data.version}. ${how}`;
   document.getElementById('foot').append(words);
 }

@@ -1,6 +1,7 @@
 /* The page of attention weights from any model: all heads as thumbnails, the selected one large with its tokens, and
  * the keys of the selected query as text and as a list. In the store, `block` is a layer or a sequence of a batch,
- * `token` a query, and `key` the selected key or null. */
+ * `token` a query, `key` the selected key or null, and `set` the maps and their tokens, which a page that runs its model
+ * replaces. */
 
 /* ---- All heads --------------------------------------------------------------------------------------------------- */
 
@@ -20,7 +21,7 @@ function wallButton(wall, count) {
 /* Thumbnails are drawn a few at a time, so that a thousand heads do not block the page. */
 function createHeadWall(store, attention) {
   const wall = element('div', {id: attention.idOf('heads'), class: 'head-wall cells', role: 'group', 'aria-label': 'All heads'});
-  const cells = attention.facts.map((facts) => createHeadCell(store, facts, attention));
+  const cells = attention.facts.map(({layer, head}) => createHeadCell(store, attention, layer, head));
   let waiting = [];
 
   function paint() {
@@ -38,47 +39,39 @@ function createHeadWall(store, attention) {
       if (idle) paint();
     },
     order(sort) {
-      const byFacts = new Map(cells.map((cell) => [cell.facts, cell]));
       wall.classList.toggle('by-entropy', sort === 'entropy');
       wall.style.setProperty('--heads', sort === 'entropy' ? attention.facts.length : attention.heads);
-      wall.replaceChildren(...sortHeads(attention.facts, sort).map((facts) => byFacts.get(facts).element));
+      wall.replaceChildren(...sortHeads(attention.facts, sort)
+        .map(({layer, head}) => cells[layer * attention.heads + head].element));
     },
     choose(state) {
-      for (const {facts, element: button} of cells) {
-        const chosen = facts.layer === state.block && facts.head === state.head;
-        button.setAttribute('aria-pressed', String(chosen));
-      }
+      for (const cell of cells) cell.choose(state);
     },
   };
 }
 
-function createHeadCell(store, facts, attention) {
-  const {layer, head, small} = facts;
-  const canvas = element('canvas', {class: 'map', 'aria-hidden': true});
-  const about = headWords(attention, layer, head);
-  const words = [headName(attention, layer, head), `effective number of keys ${shortNumber(facts.effective)}`,
-    `entropy ${shortNumber(facts.entropy)} nats`,
-    `largest ${attention.pooled ? 'cell' : 'weight'} ${percent(facts.largest)}`];
-  const number = headNumber(attention, layer, head), effective = facts.effective.toFixed(1);
-  const caption = number ? `${number}\u00a0· ${effective}` : effective;
+function createHeadCell(store, attention, layer, head) {
+  const canvas = element('canvas', {class: 'map', 'aria-hidden': true}), number = headNumber(attention, layer, head);
+  const about = headWords(attention, layer, head), caption = element('span', {class: 'cell-caption'});
+  const facts = () => attention.facts[layer * attention.heads + head];
+  const lines = () => [headName(attention, layer, head), about, `effective number of keys ${shortNumber(facts().effective)}`,
+    `entropy ${shortNumber(facts().entropy)} nats`,
+    `largest ${attention.pooled ? 'cell' : 'weight'} ${percent(facts().largest)}`].filter(Boolean);
   const button = element('button', {type: 'button', class: 'cell', 'data-layer': layer, 'data-head': head,
-    'aria-label': [about ? `${caption} ${about}` : caption, ...words].join(', '), onclick: () => store.set({block: layer, head})},
-  canvas, element('span', {class: 'cell-caption'}, caption),
+    onclick: () => store.set({block: layer, head})}, headMark(attention, layer, head), canvas, caption,
   about && [' ', element('span', {class: 'cell-words'}, about)]);
-  attachTip(button, () => (about ? [words[0], about, ...words.slice(1)] : words));
+  attachTip(button, lines);
   return {
-    facts,
     element: button,
+    choose: (state) => button.setAttribute('aria-pressed', String(layer === state.block && head === state.head)),
     paint(state) {
-      drawHeatmap(canvas, small.values, small.rows, small.columns, attentionScale(attention, state, facts));
+      const {small, effective} = facts(), words = lines();
+      drawHeatmap(canvas, small.values, small.rows, small.columns, attentionScale(attention, state, facts()));
+      caption.textContent = number ? `${number}\u00a0· ${effective.toFixed(1)}` : effective.toFixed(1);
+      button.setAttribute('aria-label', [about ? `${caption.textContent} ${about}` : caption.textContent,
+        ...words.filter((line) => line !== about)].join(', '));
     },
   };
-}
-
-/* What a head attends to, in words; null if nobody says, or if it is no single pattern ("mixed"). */
-function headWords({words, heads}, layer, head) {
-  const own = words && words[layer * heads + head];
-  return own && own !== 'mixed' ? own : null;
 }
 
 /* ---- Controls ---------------------------------------------------------------------------------------------------- */
@@ -118,7 +111,7 @@ function attentionSvg(attention, state, data) {
   const title = `${data.title}: ${headName(attention, state.block, state.head)}`;
   const lines = linesLayout(attention, lined, layout.high, 0);
   const x = edge + layout.width + lined + 60, right = x + listed;
-  const sizes = data.pooled ? data.pooled.text : sizesInWords(data);
+  const sizes = state.set.pooled ? state.set.pooled.text : sizesInWords(state.set);
   const words = Math.max(textWidth(title, 20, 600), textWidth(sizes, 13, 400));
   const width = Math.ceil(Math.max(right, edge + words) + edge);
   pen.label(edge, 38, title, {size: 20, weight: 600, fill: colours.ink});
@@ -146,10 +139,17 @@ function attentionSvg(attention, state, data) {
 
 /* ---- The panel --------------------------------------------------------------------------------------------------- */
 
+const restTime = 250; /* milliseconds without new maps, after which a panel out of sight shows them */
+
+function isInSight(node) {
+  const {top, bottom} = node.getBoundingClientRect();
+  return bottom > 0 && top < window.innerHeight;
+}
+
 /* `id` and `title` differ where a page has several panels. */
 function createAttentionPanel(store, data, id = 'attention', title = 'Attention maps') {
   const attention = loadAttention(data, id);
-  store.set({key: null, sort: 'number'});
+  store.set({key: null, sort: 'number', set: store.get().set || data});
   const controls = createAttentionControls(store, attention), legend = createLegend();
   const wall = createHeadWall(store, attention), map = createAttentionMap(store, attention);
   const tokens = createTokenView(store, attention), strongest = createStrongest(store, attention);
@@ -157,13 +157,15 @@ function createAttentionPanel(store, data, id = 'attention', title = 'Attention 
   const chosen = element('h3', {id: attention.idOf('chosen-head'), class: 'chosen-head'});
   const both = element('div', {class: 'attention'}, element('div', {class: 'attention-place'}, map.canvas),
     lines.element);
+  const lead = () => 'Each row of a map is a query, each column a key. The colour shows the weight of the key; it starts at ' +
+    `the uniform weight, ${equalWords(attention.equal)}, so uniform attention is pale.`;
 
   const body = [
     data.pooled && element('p', {class: 'notice', id: attention.idOf('pooled'), role: 'note'}, data.pooled.text),
     element('div', {class: 'wall-head-row'},
       element('h3', null, countsOf(attention).join(', ') || 'The weights'),
       controls.sort),
-    wall.element, wall.more,
+    wall.element, wall.more, marksLegend(attention),
     element('p', {class: 'hint'}, 'The last number under a map is its effective number of keys: 1 / Σ p² of a query’s ' +
       'weights p, averaged over queries. Click a map to select it.'),
     element('div', {class: 'controls'}, controls.pick),
@@ -171,23 +173,35 @@ function createAttentionPanel(store, data, id = 'attention', title = 'Attention 
     both,
     element('div', {class: 'token-row'}, tokens.element, strongest.element),
   ];
-  const text = 'Each row of a map is a query, each column a key. The colour shows the weight of the key; it starts at ' +
-    `the uniform weight, ${equalWords(attention.equal)}, so uniform attention is pale.`;
   const panel = {
     id,
     title,
-    element: panelFrame(id, title, text, [...controls.look, legend.element], ...body),
+    element: panelFrame(id, title, lead(), [...controls.look, legend.element], ...body),
     toSvg: () => attentionSvg(attention, store.get(), data),
   };
+  const pooledNotice = panel.element.querySelector('.notice');
+  let late = 0;
+
+  /* New maps and tokens. */
+  function adopt(set) {
+    attention.take(set);
+    map.forget();
+    tokens.fill();
+    if (pooledNotice) pooledNotice.hidden = !set.pooled;
+    panel.element.querySelector('.lead').textContent = lead();
+    wall.order(store.get().sort);
+    wall.paint();
+  }
 
   function update(fresh) {
-    const state = store.get();
+    const state = store.get(), changed = state.set !== attention.set;
+    if (changed) adopt(state.set);
     const {entropy} = chosenFacts(attention, state);
     const about = headWords(attention, state.block, state.head), named = about ? `${about}, ` : '';
     chosen.textContent = `${headName(attention, state.block, state.head)}: ${named}entropy ${shortNumber(entropy)} nats`;
     legend.update(attentionScale(attention, state, null));
     controls.update(state);
-    map.update(state, fresh);
+    map.update(state, fresh || changed);
     both.style.setProperty('--spare', map.spare + 'px');
     lines.update(state, map.rows.high, map.rows.top);
     tokens.update(state);
@@ -195,8 +209,11 @@ function createAttentionPanel(store, data, id = 'attention', title = 'Attention 
     wall.choose(state);
   }
 
-  store.on(['block', 'head', 'scale', 'range', 'theme'], () => update(true));
-  store.on(['token', 'key'], () => update(false));
+  store.on(['block', 'head', 'scale', 'range', 'theme', 'token', 'key', 'set'], (state, changed) => {
+    clearTimeout(late);
+    if (changed.has('set') && !isInSight(panel.element)) late = setTimeout(() => update(true), restTime);
+    else update(['block', 'head', 'scale', 'range', 'theme'].some((key) => changed.has(key)));
+  });
   store.on(['scale', 'range', 'theme'], () => wall.paint());
   store.on('sort', (state) => wall.order(state.sort));
   new ResizeObserver(() => {

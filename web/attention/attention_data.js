@@ -2,7 +2,8 @@
  * with a text for each token. data.axes lists the axes of the file; `layers` is the number of layers or sequences.
  *
  * Weights are float32, or 16-bit multiples of 1/65535 at half the size, which are converted to floats when a head is
- * shown. data.entropy and data.effective have one number per map, computed before pooling. */
+ * shown; a page that runs its model has them as numbers. data.entropy and data.effective have one number per map, computed
+ * before pooling. */
 
 /* 16-bit numbers, little-endian. */
 function decodeShorts(text) {
@@ -18,44 +19,57 @@ function sharesOf(shorts) {
   return shares;
 }
 
-/* `id` is that of the panel; the first panel of a page is "attention". */
+/* What panels read of a set of maps. `id` is that of the panel; the first panel of a page is "attention". `take(set)`
+ * replaces the maps and tokens; the layers and heads stay. */
 function loadAttention(data, id = 'attention') {
-  const {layers, heads, queries, keys} = data, size = queries * keys, short = data.weights.type === 'u16';
-  const all = short ? decodeShorts(data.weights.data) : decodeFloats(data.weights.data);
-  const numbers = (layer, head) => all.subarray((layer * heads + head) * size, (layer * heads + head + 1) * size);
-  const cache = new Map();
-  const same = queries === keys && data.tokens.queries.every((text, n) => text === data.tokens.keys[n]);
   const attention = {
-    layers, heads, queries, keys, same,
     axes: data.axes,
     words: data.words || null, /* what each head attends to */
     idOf: (part) => (id === 'attention' ? part : `${id}-${part}`),
-    pooled: Boolean(data.pooled),
-    equal: data.pooled ? data.pooled.by_keys / data.pooled.keys : 1 / keys, /* the uniform weight */
-    queryTexts: data.tokens.queries.map(String),
-    keyTexts: data.tokens.keys.map(String),
-    /* The map (queries,keys) of a head. The most recent ones are cached. */
-    map(layer, head) {
-      if (!short) return numbers(layer, head);
-      const id = layer * heads + head;
-      if (!cache.has(id)) {
-        if (cache.size > 8) cache.delete(cache.keys().next().value);
-        cache.set(id, sharesOf(numbers(layer, head)));
-      }
-      return cache.get(id);
-    },
-    row(layer, head, query) {
-      return attention.map(layer, head).subarray(query * keys, (query + 1) * keys);
+    row: (layer, head, query) => attention.map(layer, head).subarray(query * attention.keys, (query + 1) * attention.keys),
+    take(set) {
+      Object.assign(attention, tokensOf(set), mapsOf(set), {set});
+      attention.max = attention.facts.reduce((max, {largest}) => Math.max(max, largest), 0);
     },
   };
-  attention.facts = Array.from({length: layers * heads}, (_, n) => {
-    const [layer, head] = [Math.floor(n / heads), n % heads];
-    const values = short ? sharesOf(numbers(layer, head)) : numbers(layer, head);
-    return {layer, head, entropy: data.entropy[n], effective: data.effective[n], largest: largestOf(values),
-      small: poolMap(values, queries, keys, smallSide, smallSide)};
-  });
-  attention.max = attention.facts.reduce((max, {largest}) => Math.max(max, largest), 0);
+  attention.take(data);
   return attention;
+}
+
+function tokensOf(set) {
+  const {layers, heads, queries, keys, tokens} = set;
+  return {
+    layers, heads, queries, keys,
+    same: set.title !== 'Cross-attention' && queries === keys && tokens.queries.every((text, n) => text === tokens.keys[n]),
+    pooled: Boolean(set.pooled),
+    equal: set.pooled ? set.pooled.by_keys / set.pooled.keys : 1 / keys, /* the uniform weight */
+    queryTexts: tokens.queries.map(String),
+    keyTexts: tokens.keys.map(String),
+  };
+}
+
+/* map(layer, head) is a map (queries,keys); the most recent ones are cached. facts has an object for each head. */
+function mapsOf({layers, heads, queries, keys, weights, entropy, effective}) {
+  const size = queries * keys, short = weights.type === 'u16', cache = new Map();
+  const all = weights.numbers || (short ? decodeShorts(weights.data) : decodeFloats(weights.data));
+  const numbers = (n) => all.subarray(n * size, (n + 1) * size), values = (n) => (short ? sharesOf(numbers(n)) : numbers(n));
+  const map = (layer, head) => {
+    const n = layer * heads + head;
+    if (!short) return numbers(n);
+    if (!cache.has(n)) {
+      if (cache.size > 8) cache.delete(cache.keys().next().value);
+      cache.set(n, values(n));
+    }
+    return cache.get(n);
+  };
+  const facts = Array.from({length: layers * heads}, (_, n) => {
+    let small = null; /* made when it is drawn */
+    return {layer: Math.floor(n / heads), head: n % heads, entropy: entropy[n], effective: effective[n], largest: largestOf(values(n)),
+      get small() {
+        return (small = small || poolMap(values(n), queries, keys, smallSide, smallSide));
+      }};
+  });
+  return {map, facts};
 }
 
 /* "Layer 2, head 3", or "Sequence 2, head 3" for a batch; absent axes are omitted. */

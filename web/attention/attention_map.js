@@ -128,6 +128,8 @@ function createAttentionMap(store, attention) {
       canvas.setAttribute('aria-label',
         attentionWords(attention, state) + ' Up and down select a query, left and right a key.');
     },
+    /* The tokens have changed. */
+    forget: () => (layout = null),
     /* The width that it was drawn for, and the unused part of it. */
     get room() {
       return room;

@@ -9,17 +9,15 @@ function tokenSpan(texts, n, id) {
 }
 
 /* A text whose tokens are selected by click or arrow keys; calls `choose(n)`. */
-function createTokenText(id, label, texts, choose) {
-  const spans = texts.map((_, n) => tokenSpan(texts, n, id));
-  const box = element('div', {id, class: 'token-text', role: 'listbox', tabindex: 0, 'aria-label': label, dir: 'auto'},
-    spans);
-  let at = 0;
+function createTokenText(id, label, choose) {
+  const box = element('div', {id, class: 'token-text', role: 'listbox', tabindex: 0, 'aria-label': label, dir: 'auto'});
+  let at = 0, spans = [];
   box.addEventListener('click', (event) => {
     const span = event.target.closest('[data-token]');
     if (span) choose(Number(span.dataset.token));
   });
   box.addEventListener('keydown', (event) => {
-    const last = texts.length - 1;
+    const last = spans.length - 1;
     const moves = {ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1, Home: 0, End: last};
     if (!(event.key in moves) || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
@@ -27,7 +25,16 @@ function createTokenText(id, label, texts, choose) {
   });
   return {
     element: box,
-    spans,
+    get spans() {
+      return spans;
+    },
+    /* Shows other tokens. */
+    fill(texts) {
+      spans = texts.map((_, n) => tokenSpan(texts, n, id));
+      at = 0;
+      box.removeAttribute('aria-activedescendant');
+      box.replaceChildren(...spans);
+    },
     mark(n) {
       spans[at].setAttribute('aria-selected', 'false');
       if (n === null) return;
@@ -61,9 +68,9 @@ function createTokenView(store, attention) {
     announce(attentionWords(attention, store.get()));
   };
   const label = attention.same ? 'Tokens, shaded by weight; select a query' : 'Keys, shaded by weight';
-  const keys = createTokenText(attention.idOf('token-keys'), label, attention.keyTexts, attention.same ? toQuery : toKey);
+  const keys = createTokenText(attention.idOf('token-keys'), label, attention.same ? toQuery : toKey);
   const queries = attention.same ? null
-    : createTokenText(attention.idOf('token-queries'), 'Queries; select one', attention.queryTexts, toQuery);
+    : createTokenText(attention.idOf('token-queries'), 'Queries; select one', toQuery);
   attachTip(keys.element, (event) => {
     const span = event && event.target.closest('[data-token]');
     if (!span) return null;
@@ -71,9 +78,15 @@ function createTokenView(store, attention) {
     return [weightWords(attention.row(block, head, token)[n], attention.equal), `to ${tokenLabel(attention, attention.keyTexts, n)}`];
   });
   const title = element('h3', {id: attention.idOf('token-title')});
+  const fill = () => {
+    keys.fill(attention.keyTexts);
+    if (queries) queries.fill(attention.queryTexts);
+  };
+  fill();
   const hint = attention.same ? 'Click a token, or use the arrow keys, to see what it attends to.'
     : 'Select a query in the first text; the second shows its keys.';
   return {
+    fill,
     element: element('div', {class: 'tokens'}, title,
       queries && [element('p', {class: 'hint'}, 'Queries'), queries.element, element('p', {class: 'hint'}, 'Keys')],
       keys.element, element('p', {class: 'hint'}, hint)),

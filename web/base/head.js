@@ -28,14 +28,17 @@ function modelFacts(data, model) {
   return facts;
 }
 
-/* `lead` explains in a sentence what can be done here; `tools` are the buttons. */
+/* `lead` explains in a sentence what can be done here; `tools` are the buttons. Returns a function that shows other facts. */
 function pageHead(data, facts, panels, lead, tools) {
   const links = panels.map((panel) => element('a', {href: '#' + panel.id}, panel.title));
+  const list = element('ul', {class: 'facts'}), show = (all) => list.replaceChildren(...all.map((fact) => element('li', null, fact)));
+  show(facts);
   document.getElementById('top').append(
     element('h1', null, headlines[data.kind]), element('p', {class: 'headline'}, lead),
     element('div', {class: 'tools'}, tools),
-    element('div', {class: 'about'}, element('b', null, data.title), element('ul', {class: 'facts'}, facts.map((fact) => element('li', null, fact)))),
+    element('div', {class: 'about'}, element('b', null, data.title), list),
     panels.length > 1 ? element('nav', {'aria-label': 'Panels'}, links) : '');
+  return show;
 }
 
 /* ---- The answer -------------------------------------------------------------------------------------------------- */

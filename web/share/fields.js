@@ -62,6 +62,37 @@ const drawingField = {
 const imageField = {...countField('image', ({pictures}) => pictures),
   write: ({state, pictures}) => (state.image < pictures ? String(state.image) : null)};
 
+/* A setting of the panel for writing, if it is not the first one. */
+const settingField = (key) => ({
+  write: ({state}) => (state[key] === firstSettings()[key] ? null : String(state[key])),
+  read(text) {
+    if (!/^[\d.]{1,8}$/.test(text) || !isSetting(key, Number(text))) throw new RangeError(text);
+    return {[key]: Number(text)};
+  },
+});
+
+/* What was written behind the text, as numbers of tokens: "12_7_300". */
+const moreField = {
+  write: ({state, writing}) => (state.text === writing.first.text && state.more.join() === writing.first.more.join() ? null : state.more.join('_')),
+  read(text, {writing}) {
+    const more = text ? text.split('_').map(Number) : [];
+    if (!/^[\d_]*$/.test(text) || more.some((id) => !writing.writer.isToken(id))) throw new RangeError('more');
+    return {more};
+  },
+};
+
+const writeFields = {
+  text: {
+    write: ({state, writing}) => (state.text === writing.first.text ? null : state.text),
+    read: (text) => ({text, more: []}),
+  },
+  more: moreField,
+  temperature: settingField('temperature'),
+  'top-k': settingField('topK'),
+  'top-p': settingField('topP'),
+  seed: settingField('seed'),
+};
+
 const shareFields = {
   vit: {
     image: imageField,

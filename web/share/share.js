@@ -6,11 +6,13 @@
 
 const shareVersion = '1';
 
-/* Each store of the page with its fields: those of the second and third panel of a page have a number in their names. */
-function shareStores({data, model, stores, pictures}) {
+/* Each store of the page with its fields: those of the second and third panel of a page have a number in their names. A text
+ * comes first, because tokens are counted in it. */
+function shareStores({data, model, stores, pictures, writing}) {
   const sets = data.sets || [data];
-  return stores.map((store, n) => ({store, after: n ? String(n + 1) : '', fields: shareFields[data.kind] || shareFields.maps,
-    about: () => ({model, pictures, set: sets[n], state: store.get()})}));
+  const panels = stores.map((store, n) => ({store, after: n ? String(n + 1) : '', fields: shareFields[data.kind] || shareFields.maps,
+    about: () => ({model, pictures, set: store.get().set || sets[n], state: store.get()})}));
+  return writing ? [{store: writing.store, after: '', fields: writeFields, about: () => ({writing, state: writing.store.get()})}, ...panels] : panels;
 }
 
 /* "v=1&..", with the panel that is in view. */
@@ -78,13 +80,14 @@ function goToPanel(panels, id) {
 
 /* Opens the state of the address or of the copy, and keeps the address up to date. */
 function startSharing(view) {
-  const {panels, stores} = view;
+  const {panels, stores, writing} = view;
   let timer = 0, known = null; /* the end of the address, as it was last read or written */
   view.pictures = view.data.images ? view.data.images.length : 0;
   const write = () => {
     if (location.hash !== known) return; /* somebody changed it: the event is on its way */
+    const next = '#' + writeShared(view, panelInView(panels));
     try {
-      history.replaceState(null, '', '#' + writeShared(view, panelInView(panels)));
+      if (next !== known) history.replaceState(null, '', next);
       known = location.hash;
     } catch (error) {
       if (error.name !== 'SecurityError') throw error; /* a frame without rights cannot change its address */
@@ -108,7 +111,7 @@ function startSharing(view) {
   const kept = document.getElementById('mha-state');
   if (!location.hash && kept) open(JSON.parse(kept.textContent));
   openAddress();
-  for (const store of stores) store.on(Object.keys(store.get()).filter((key) => key !== 'survey'), later);
+  for (const store of writing ? [writing.store, ...stores] : stores) store.on(Object.keys(store.get()).filter((key) => key !== 'survey'), later);
   window.addEventListener('hashchange', openAddress);
   window.addEventListener('scroll', later, {passive: true});
 }

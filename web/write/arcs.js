@@ -1,0 +1,119 @@
+/* Every head on one token: arcs from the token to the keys that it attends to, as strong as their weights, and the word of
+ * the strongest. The token is the one under the pointer, or the selected one. Export uses the same drawing code. */
+
+const arcSizes = {high: 34, edge: 5, most: 10, cell: 104};
+
+/* Arcs from token `query` above a line of dots, one for each token. */
+function drawArcs(pen, row, query, {x, y, width, height}, colours) {
+  const inner = width - 2 * arcSizes.edge, at = (n) => x + arcSizes.edge + ((n + 0.5) * inner) / row.length, base = y + height - 5;
+  drawDots(pen, row, at, base, colours);
+  for (const key of strongestKeys(row, arcSizes.most).reverse()) {
+    if (!(row[key] > 0.02)) continue;
+    const style = {stroke: colours.accent, line: 0.75 + 2.75 * row[key], alpha: 0.25 + 0.75 * row[key]};
+    pen.stroke(key === query ? loopPoints(at(key), base - 3) : arcPoints(at(query), at(key), base - 3, height - 10), style);
+  }
+  pen.box({x: at(query) - 2.5, y: base - 2.5, width: 5, height: 5}, {fill: colours.accent, radius: 2.5});
+}
+
+/* The same between two lines of dots, from the query below to keys above. */
+function drawCrossArcs(pen, row, query, queries, {x, y, width, height}, colours) {
+  const inner = width - 2 * arcSizes.edge, place = (n, count) => x + arcSizes.edge + ((n + 0.5) * inner) / count;
+  const top = y + 5, base = y + height - 5, from = place(query, queries);
+  drawDots(pen, row, (n) => place(n, row.length), top, colours);
+  drawDots(pen, new Float32Array(queries), (n) => place(n, queries), base, colours);
+  for (const key of strongestKeys(row, arcSizes.most).reverse()) {
+    if (!(row[key] > 0.02)) continue;
+    const to = place(key, row.length), style = {stroke: colours.accent, line: 0.75 + 2.75 * row[key], alpha: 0.25 + 0.75 * row[key]};
+    pen.stroke(Array.from({length: 13}, (_, n) => {
+      const t = n / 12;
+      return [from + (to - from) * t * t * (3 - 2 * t), base - 3 + (top + 6 - base) * t];
+    }), style);
+  }
+  pen.box({x: from - 2.5, y: base - 2.5, width: 5, height: 5}, {fill: colours.accent, radius: 2.5});
+}
+
+function drawDots(pen, row, at, y, colours) {
+  const step = Math.max(1, Math.ceil(row.length / 48));
+  for (let n = 0; n < row.length; n++) {
+    const strong = row[n] > 0.1;
+    if (!strong && n % step) continue;
+    pen.box({x: at(n) - 1, y: y - 1, width: 2, height: 2}, strong ? {fill: colours.accent} : {fill: colours.soft, alpha: 0.5});
+  }
+}
+
+/* Half of an ellipse, higher for longer ways. */
+function arcPoints(from, to, base, room) {
+  const middle = (from + to) / 2, half = (from - to) / 2, high = Math.min(room, 5 + 0.55 * Math.abs(half));
+  return Array.from({length: 17}, (_, n) => {
+    const turn = (n * Math.PI) / 16;
+    return [middle + half * Math.cos(turn), base - high * Math.sin(turn)];
+  });
+}
+
+/* A token's weight on itself. */
+function loopPoints(x, base) {
+  return Array.from({length: 13}, (_, n) => {
+    const turn = (n * Math.PI) / 6;
+    return [x + 3.5 * Math.sin(turn), base - 3.5 + 3.5 * Math.cos(turn)];
+  });
+}
+
+/* A cell's picture and words for a query. */
+function drawHeadArcs(pen, attention, facts, query, box, colours) {
+  const row = attention.row(facts.layer, facts.head, query);
+  if (attention.same) drawArcs(pen, row, query, box, colours);
+  else drawCrossArcs(pen, row, query, attention.queries, box, colours);
+}
+
+/* {word, share} of the key with the largest weight; null if no key is seen. */
+function strongestWord(attention, {layer, head}, query) {
+  const row = attention.row(layer, head, query), [key] = strongestKeys(row, 1);
+  return key === undefined ? null : {key, word: visibleToken(attention.keyTexts[key]), share: row[key]};
+}
+
+/* ---- On the page ------------------------------------------------------------------------------------------------- */
+
+function createArcCell(store, attention, layer, head) {
+  const canvas = element('canvas', {class: 'arc-map', 'aria-hidden': true}), word = element('bdi', {class: 'arc-word'}), share = element('span', {class: 'arc-share'});
+  const number = `${layer + 1}.${head + 1}`, about = headWords(attention, layer, head);
+  const mark = headMark(attention, layer, head);
+  const button = element('button', {type: 'button', class: mark ? 'cell arc-cell marked' : 'cell arc-cell', 'data-layer': layer, 'data-head': head,
+    onclick: () => store.set({block: layer, head})},
+  element('span', {class: 'arc-name'}, number, share), canvas, word, mark);
+  let lines = [];
+  attachTip(button, () => lines);
+  return {
+    element: button,
+    choose: (state) => button.setAttribute('aria-pressed', String(layer === state.block && head === state.head)),
+    paint(query, colours) {
+      const best = strongestWord(attention, {layer, head}, query);
+      const pen = canvasPen(sizeCanvas(canvas, arcSizes.cell, arcSizes.high));
+      drawHeadArcs(pen, attention, {layer, head}, query, {x: 0, y: 0, width: arcSizes.cell, height: arcSizes.high}, colours);
+      word.textContent = best ? clipToken(best.word, 18) : '–';
+      share.textContent = best ? `${Math.round(100 * best.share)}\u00a0%` : '';
+      lines = [headName(attention, layer, head), about, best && `from ${tokenLabel(attention, attention.queryTexts, query)}`,
+        best && `to ${tokenLabel(attention, attention.keyTexts, best.key)} ${percent(best.share)}`].filter(Boolean);
+      button.setAttribute('aria-label', [`${number} ${share.textContent} ${word.textContent}`, ...lines].join(', '));
+    },
+  };
+}
+
+/* All heads of a set of maps. `query()` is the token that they are shown for. */
+function createArcs(store, set, title, id) {
+  const attention = loadAttention(set, id), colours = {};
+  const cells = attention.facts.flatMap(({layer, head}, n) => (set.words[n] === 'removed' ? [] : [createArcCell(store, attention, layer, head)]));
+  const body = element('div', {class: 'arc-cells cells', style: `--heads:${attention.heads}`}, cells.map((cell) => cell.element));
+  let shown = null;
+  return {
+    attention, title,
+    element: element('div', {class: 'arcs', role: 'group', 'aria-label': `${title}: every head`, id: `arcs-${id}`}, title && element('h3', null, title), body),
+    update(query) {
+      const state = store.get();
+      if (attention.set !== state.set) attention.take(state.set);
+      Object.assign(colours, themeColours());
+      shown = Math.max(0, Math.min(query, attention.queries - 1));
+      cells.forEach((cell) => cell.paint(shown, colours));
+      cells.forEach((cell) => cell.choose(state));
+    },
+  };
+}

@@ -1,0 +1,56 @@
+/* What may come next, or stand at a mask: the ten likeliest tokens as bars. The outline is the model's own probability, the
+ * filled part that with which it is drawn, after temperature, top-k and top-p. A click takes the token. */
+
+const nextCount = 10;
+
+function createNextRow(choose) {
+  const word = element('bdi', {class: 'next-word'}), raw = element('i', {class: 'next-raw'}), fill = element('i', {class: 'next-fill'});
+  const share = element('span', {class: 'next-share number'});
+  const button = element('button', {type: 'button', class: 'next-row', onclick: () => choose()}, word,
+    element('span', {class: 'next-bar', 'aria-hidden': true}, raw, fill), share);
+  return {
+    element: element('li', null, button),
+    /* `most` is the largest probability of the list, whose bar is as long as can be. */
+    update(one, most, verb) {
+      button.disabled = !one;
+      word.textContent = one ? clipToken(visibleToken(one.word), 24) : '\u00a0';
+      raw.style.width = one ? `${svgNumber((100 * one.raw) / most)}%` : '0';
+      fill.style.width = one ? `${svgNumber((100 * one.p) / most)}%` : '0';
+      share.textContent = one ? percent(one.p) : '';
+      button.classList.toggle('cut', Boolean(one) && one.p === 0);
+      if (one) button.setAttribute('aria-label', `${word.textContent} ${share.textContent}: ${verb}`);
+      else button.setAttribute('aria-label', 'no token');
+    },
+  };
+}
+
+const largestShare = (list) => Math.max(1e-9, ...list.map(({raw, p}) => Math.max(raw, p)));
+
+function createNext(store, writer) {
+  const masks = writer.live.kind === 'encoder', verb = masks ? 'put it in place of the mask' : 'append it';
+  const current = () => {
+    const {next, mask} = store.get();
+    return next && next[Math.min(mask, next.length - 1)];
+  };
+  const rows = Array.from({length: nextCount}, (_, n) => createNextRow(() => {
+    const at = current();
+    if (at && at.list[n]) writer.takeWord(at.list[n], at.row);
+  }));
+  const title = element('h3', {id: 'next-title'}), hint = element('p', {class: 'hint', id: 'next-hint'});
+  const which = element('div', {class: 'mask-choice', role: 'group', 'aria-label': 'Mask'});
+  const list = element('ol', {class: 'next-list', 'aria-labelledby': 'next-title'}, rows.map((row) => row.element));
+
+  function update(state) {
+    const at = current(), places = state.next || [], most = at ? largestShare(at.list) : 1;
+    rows.forEach((row, n) => row.update(at ? at.list[n] : null, most, verb));
+    title.textContent = !masks ? 'What comes next' : at ? `What the model expects at token ${at.row + 1}` : 'What the model expects';
+    hint.textContent = masks ? (at ? 'Click a word to put it in place of the mask.' : 'Insert a mask into the text to see what the model expects there.')
+      : state.ended || (state.temperature ? 'Outlined: the model’s probability. Filled: after the settings below. Click a word to append it.'
+        : 'At temperature 0 the likeliest is always taken. Click a word to append another.');
+    which.replaceChildren(...(places.length > 1 ? places.map(({row}, n) => element('button', {type: 'button', class: 'small',
+      'aria-pressed': row === at.row, onclick: () => store.set({mask: n})}, `Mask ${n + 1}`)) : []));
+  }
+  store.on(['next', 'ended', 'mask', 'temperature'], update);
+  update(store.get());
+  return {element: element('div', {class: 'next'}, title, which, list, hint)};
+}

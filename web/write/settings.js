@@ -1,0 +1,65 @@
+/* How the next token is drawn: what can be set, and the controls for it. */
+
+const writeSettings = {
+  temperature: {label: 'Temperature', first: 0.8, least: 0, most: 2, step: 0.05,
+    words: (x) => (x ? x.toFixed(2) : 'always the likeliest'),
+    about: 'Divides the logits: below 1 the likely tokens gain, above 1 the unlikely ones.'},
+  topK: {label: 'Top-k', first: 0, least: 0, most: 100, step: 1,
+    words: (x) => (x ? `the ${x} likeliest` : 'all'),
+    about: 'Only so many of the likeliest tokens may be drawn.'},
+  topP: {label: 'Top-p', first: 1, least: 0.05, most: 1, step: 0.05,
+    words: (x) => (x < 1 ? `the first ${Math.round(100 * x)} %` : 'all'),
+    about: 'Only the likeliest tokens that together have this probability may be drawn.'},
+};
+
+const seedMost = 999999;
+
+const firstSettings = () => ({...Object.fromEntries(Object.entries(writeSettings).map(([key, {first}]) => [key, first])), seed: 1});
+
+/* As the engine reads them. */
+function engineSettings({temperature, topK, topP, seed}) {
+  return {temperature, top_k: topK, top_p: topP, seed};
+}
+
+/* Whether a number is one that a slider can have. */
+function isSetting(key, x) {
+  const {least, most} = key === 'seed' ? {least: 0, most: seedMost} : writeSettings[key];
+  return Number.isFinite(x) && x >= least && x <= most && (key === 'temperature' || key === 'topP' || Number.isInteger(x));
+}
+
+function settingSlider(store, key) {
+  const {label, least, most, step, words, about} = writeSettings[key], id = `write-${key}`;
+  const shown = element('output', {for: id, class: 'setting-value'});
+  const input = element('input', {type: 'range', id, min: least, max: most, step, title: about,
+    oninput: () => store.set({[key]: Number(input.value)})});
+  const update = (state) => {
+    input.value = state[key];
+    shown.textContent = words(state[key]);
+    input.setAttribute('aria-valuetext', shown.textContent);
+  };
+  store.on(key, update);
+  update(store.get());
+  return element('div', {class: 'setting'}, element('label', {for: id}, label), shown, input);
+}
+
+/* A number, and a button for another one. */
+function seedControl(store) {
+  const input = element('input', {type: 'number', id: 'write-seed', min: 0, max: seedMost, step: 1, inputmode: 'numeric',
+    onchange: () => {
+      const x = Number(input.value);
+      if (input.value !== '' && isSetting('seed', x)) store.set({seed: x});
+      else input.value = store.get().seed;
+    }});
+  const other = element('button', {type: 'button', class: 'small', id: 'write-other-seed',
+    onclick: () => store.set({seed: Math.floor(Math.random() * (seedMost + 1))})}, 'Another');
+  const update = (state) => (input.value = state.seed);
+  store.on('seed', update);
+  update(store.get());
+  return element('div', {class: 'setting'}, element('label', {for: 'write-seed'}, 'Seed'),
+    element('span', {class: 'setting-value'}, 'of the random numbers'), element('span', {class: 'seed'}, input, other));
+}
+
+function createSettings(store) {
+  return element('div', {class: 'settings', role: 'group', 'aria-label': 'How the next token is drawn'},
+    Object.keys(writeSettings).map((key) => settingSlider(store, key)), seedControl(store));
+}

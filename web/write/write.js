@@ -1,0 +1,178 @@
+/* Panel: write a text, and see what the model makes of it: its tokens, what may come next, and every head on any token.
+ *
+ * The text has a store of its own (writer.js); the tokens and maps of each run go to the stores of the attention panels,
+ * which follow. The token under the pointer is `pointed`, {side, n}; the selected one is `token` of those stores. */
+
+/* What differs by the kind of model. */
+const writeKinds = {
+  decoder: {box: 'Your text', chips: ['Tokens'], lead: 'Type a beginning: the model splits it into tokens and predicts what comes next. ' +
+    'Let it write on, token by token, and point at a token to see what every head attends to.'},
+  encoder: {box: 'Your text', chips: ['Tokens'], lead: 'Type a sentence: the model splits it into tokens and reads them all at once. ' +
+    'Point at a token to see what every head attends to; put a mask in place of a word to see what the model expects there.'},
+  pair: {box: 'Source', chips: ['Source tokens', 'Written so far'], lead: 'Type a source: the encoder reads it, and the decoder writes ' +
+    'token by token. Point at a token to see what every head attends to.'},
+};
+
+/* ---- The text box and the buttons -------------------------------------------------------------------------------- */
+
+/* The model reads when typing pauses. */
+function createTextBox(store, writer) {
+  const {box} = writeKinds[writer.live.kind];
+  const area = element('textarea', {id: 'write-text', rows: 3, spellcheck: 'false', autocomplete: 'off', autocapitalize: 'off', dir: 'auto',
+    'aria-describedby': 'write-count'});
+  const count = element('span', {id: 'write-count', class: 'hint'});
+  let timer = 0;
+  const read = () => {
+    clearTimeout(timer);
+    store.set({text: area.value, more: [], running: false, mask: 0});
+  };
+  area.addEventListener('input', () => {
+    clearTimeout(timer);
+    store.set({running: false});
+    timer = setTimeout(read, writer.patience());
+  });
+  const update = ({text, result}) => {
+    if (area.value !== text && document.activeElement !== area) area.value = text;
+    if (result) count.textContent = `${result.sides.map(({ids}) => plural(ids.length, 'token')).join(' + ')} of ${writer.most.toLocaleString('en')}`;
+  };
+  store.on(['text', 'result'], update);
+  update(store.get());
+  return {area, read, element: element('div', {class: 'write-box'},
+    element('div', {class: 'write-label'}, element('label', {for: 'write-text'}, box), count), area)};
+}
+
+/* Puts a mask at the cursor, in place of what is selected. */
+function maskButton(writer, text) {
+  return element('button', {type: 'button', id: 'write-mask', onclick: () => {
+    text.area.setRangeText(writer.maskWord, text.area.selectionStart, text.area.selectionEnd, 'end');
+    text.area.focus();
+    text.read();
+  }}, 'Insert a mask');
+}
+
+function createWriteButtons(store, writer, text) {
+  const button = (id, words, press) => element('button', {type: 'button', id, onclick: press}, words);
+  if (writer.live.kind === 'encoder') return writer.maskWord ? element('div', {class: 'write-buttons'}, maskButton(writer, text)) : null;
+  const step = button('write-step', 'Step', () => {
+    store.set({running: false});
+    writer.step();
+  });
+  const on = button('write-on', 'Write on', () => store.set({running: !store.get().running}));
+  const back = button('write-back', 'Back', writer.back), again = button('write-again', 'Start again', writer.startAgain);
+  const update = ({running, problem, ended, more}) => {
+    on.textContent = running ? 'Pause' : 'Write on';
+    on.classList.toggle('primary', !running);
+    step.disabled = on.disabled = Boolean(problem || ended);
+    back.disabled = again.disabled = more.length === 0;
+  };
+  store.on(['running', 'problem', 'ended', 'more'], update);
+  update(store.get());
+  return element('div', {class: 'write-buttons', role: 'group', 'aria-label': 'Writing'}, on, step, back, again);
+}
+
+/* ---- Tokens ------------------------------------------------------------------------------------------------------ */
+
+/* The weights of a query, averaged over all heads. */
+function meanRow(attention, query) {
+  const mean = new Float32Array(attention.keys);
+  for (const {layer, head} of attention.facts) attention.row(layer, head, query).forEach((x, n) => (mean[n] += x / attention.facts.length));
+  return mean;
+}
+
+/* The tokens of one stack as chips; those behind the text are marked. */
+function createChips(store, side, label, choose) {
+  const text = createTokenText(`write-tokens-${side}`, label, choose), {element: box} = text;
+  box.classList.add('chips');
+  box.addEventListener('pointerover', (event) => {
+    const chip = event.target.closest('[data-token]');
+    if (chip && event.pointerType === 'mouse') store.set({pointed: {side, n: Number(chip.dataset.token)}});
+  });
+  box.addEventListener('pointerleave', () => store.set({pointed: null}));
+  return {
+    element: element('div', {class: 'chips-place'}, element('p', {class: 'hint'}, label), box),
+    fill({words, prompt}, grows) {
+      text.fill(words);
+      text.spans.forEach((span, n) => span.classList.toggle('written', grows && n >= prompt));
+    },
+    shade(row) {
+      const scale = weightScale('linear', 1 / row.length, largestOf(row));
+      paintTokens(text.spans, row, scale);
+    },
+    mark: text.mark,
+  };
+}
+
+/* ---- The panel --------------------------------------------------------------------------------------------------- */
+
+function createWritePanel(store, writer, mapStores, data) {
+  const kind = writeKinds[writer.live.kind], last = kind.chips.length - 1, sideOf = (n) => (n ? last : 0);
+  const text = createTextBox(store, writer), next = createNext(store, writer);
+  const problem = element('p', {class: 'notice', id: 'write-problem', role: 'status', hidden: true});
+  const arcs = data.sets.map((set, n) => createArcs(mapStores[n], set, data.sets.length > 1 ? set.title : '', `write-${n}`));
+  const chips = kind.chips.map((label, side) => createChips(store, side, label, (n) => {
+    mapStores.forEach((maps, at) => sideOf(at) === side && maps.set({token: n}));
+    announce(arcs.filter((_, at) => sideOf(at) === side).map((group) => strongestInWords(group.attention, n)).join(' '));
+  }));
+  const about = element('p', {class: 'arcs-about', id: 'arcs-about'});
+  const queryOf = (n) => {
+    const {pointed} = store.get();
+    return pointed && pointed.side === sideOf(n) ? pointed.n : mapStores[n].get().token;
+  };
+
+  function fill({result}) {
+    result.sides.forEach((side, n) => chips[n].fill(side, n === last));
+  }
+
+  function paint() {
+    frame = 0;
+    arcs.forEach((group, n) => group.update(queryOf(n)));
+    chips.forEach((line, side) => {
+      const n = arcs.findIndex(({attention}, at) => sideOf(at) === side && attention.same), at = n < 0 ? 0 : n;
+      line.shade(meanRow(arcs[at].attention, Math.min(queryOf(at), arcs[at].attention.queries - 1)));
+      line.mark(Math.min(mapStores[at].get().token, arcs[at].attention.queries - 1));
+    });
+    const {attention} = arcs[arcs.length - 1], query = Math.min(queryOf(arcs.length - 1), attention.queries - 1);
+    about.replaceChildren('What ', element('b', null, tokenLabel(attention, attention.queryTexts, query)), ' attends to, in every head');
+  }
+  let frame = 0;
+  const later = () => {
+    if (!frame) frame = requestAnimationFrame(paint);
+  };
+
+  store.on('result', (state) => {
+    fill(state);
+    later();
+  });
+  store.on('pointed', later);
+  store.on('problem', ({problem: words}) => {
+    problem.textContent = words || '';
+    problem.hidden = !words;
+  });
+  mapStores.forEach((maps) => maps.on(['set', 'token', 'block', 'head', 'theme'], later));
+  problem.textContent = store.get().problem || '';
+  problem.hidden = !store.get().problem;
+  if (store.get().result) fill(store.get());
+  paint();
+  const body = [
+    element('div', {class: 'write'},
+      element('div', {class: 'write-side'}, text.element, problem, createWriteButtons(store, writer, text), chips.map((line) => line.element)),
+      next.element),
+    writer.live.kind !== 'encoder' && createSettings(store),
+    element('div', {class: 'arcs-head'}, about, marksLegend(arcs[0].attention)),
+    ...arcs.map((group) => group.element),
+    element('p', {class: 'hint'}, 'An arc leads from the token to a key, as strong as its weight; below is the strongest. The shade of the ' +
+      'tokens above is the mean of all heads. Click a head to open it below.'),
+  ];
+  return {
+    id: 'write',
+    title: 'Write a text',
+    element: panelFrame('write', 'Write a text', kind.lead, null, ...body),
+    toSvg: () => writeSvg(store.get(), arcs, queryOf, data),
+  };
+}
+
+/* "Layer 1, head 2: “cat” 80 %." for the heads that are sharpest on a token. */
+function strongestInWords(attention, query) {
+  const best = attention.facts.map((facts) => ({facts, ...strongestWord(attention, facts, query)})).sort((a, b) => b.share - a.share);
+  return best.slice(0, 3).map(({facts, word, share}) => `${headName(attention, facts.layer, facts.head)}: ${word} ${percent(share || 0)}.`).join(' ');
+}
