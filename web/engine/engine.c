@@ -136,31 +136,16 @@ static void normalize(float *out, const float *logits, int64_t rows, int64_t cla
     }
 }
 
-/* Statistics of the rows of every head, and where those of an attention are. */
-typedef struct rows {
-    float *entropy, *effective, *largest, *distance; /* (heads,T) */
-    float *divergences;
-} rows;
-
-static mha_stats stats_of(const rows *r, int64_t first, int64_t pairs, int64_t H, int64_t T)
+/* Means over the rows of an attention's heads (H,4); distances are those of tokens from `first` on. */
+static void average(float *to, const mha_stats *s, int64_t first)
 {
-    mha_stats s = MHA_NO_STATS;
-    s.entropy = mha_tensor_3d(r->entropy + first * T, MHA_FLOAT32, 1, H, T);
-    s.effective = mha_tensor_3d(r->effective + first * T, MHA_FLOAT32, 1, H, T);
-    s.largest = mha_tensor_3d(r->largest + first * T, MHA_FLOAT32, 1, H, T);
-    s.distance = mha_tensor_3d(r->distance + first * T, MHA_FLOAT32, 1, H, T);
-    s.divergence = mha_tensor_3d(r->divergences + pairs, MHA_FLOAT32, 1, H, H);
-    return s;
-}
-
-/* Means over rows; distances are those of patches. */
-static void average(float *to, const rows *r, int64_t heads, int64_t T, int64_t first)
-{
-    const float *from[4] = {r->entropy, r->effective, r->largest, r->distance};
-    for (int64_t h = 0; h < heads; h++)
+    const mha_tensor *from[4] = {&s->entropy, &s->effective, &s->largest, &s->distance};
+    int64_t H = s->entropy.size[1], T = s->entropy.size[2];
+    for (int64_t h = 0; h < H; h++)
         for (int n = 0; n < 4; n++) {
+            const float *row = (const float *)from[n]->data + h * T;
             double sum = 0;
-            for (int64_t t = n == 3 ? first : 0; t < T; t++) sum += (double)from[n][h * T + t];
+            for (int64_t t = n == 3 ? first : 0; t < T; t++) sum += (double)row[t];
             to[h * 4 + n] = (float)(sum / (double)(n == 3 ? T - first : T));
         }
 }
@@ -174,47 +159,68 @@ typedef struct run {
     mha_stats_options options;
     mha_tensor *maps; /* (attentions) */
     mha_stats *stats; /* (attentions) */
-    rows rows;
-    float *memory; /* of entropy, largest and distance */
-    int64_t heads, first;
-    int64_t T[2]; /* tokens of the encoder and of the decoder: of a model with one stack, the same */
+    float *memory;    /* of entropy, largest and distance */
+    float *means;     /* (heads,4) */
+    int64_t T[2];     /* tokens of the encoder and of the decoder: of a model with one stack, the same */
 } run;
 
-/* The sizes of the maps of an attention. */
-static mha_tensor map_of(const run *r, const mha_model_attention *a, float *numbers)
+/* What lies before an attention: heads, rows of heads, pairs of heads, weights. */
+typedef struct place {
+    int64_t heads, rows, pairs, weights;
+} place;
+
+/* The sizes of the maps of an attention; moves `at` behind it. */
+static mha_tensor pass(place *at, const run *r, int64_t n)
 {
-    int64_t Tq = r->T[a->decoder], Tk = a->cross ? r->T[0] : Tq;
-    return mha_tensor_4d(numbers, MHA_FLOAT32, 1, a->heads, Tq, Tk);
+    mha_model_attention a = mha_model_attention_get(r->p->model, n);
+    int64_t Tq = r->T[a.decoder], Tk = a.cross ? r->T[0] : Tq;
+    at->heads += a.heads, at->rows += a.heads * Tq;
+    at->pairs += a.heads * a.heads, at->weights += a.heads * Tq * Tk;
+    return mha_tensor_4d(NULL, MHA_FLOAT32, 1, a.heads, Tq, Tk);
 }
 
 /* Places for what is wanted of every attention; false if there is no memory. */
 static bool make_room(run *r, int wanted)
 {
     page *p = r->p;
-    int64_t count = mha_model_attention_count(p->model), T = r->T[1], pairs = 0, first = 0, all = 0;
-    for (int64_t n = 0; n < count; n++) {
-        mha_model_attention a = mha_model_attention_get(p->model, n);
-        mha_tensor map = map_of(r, &a, NULL);
-        pairs += a.heads * a.heads, all += a.heads * map.size[2] * map.size[3];
-    }
-    float *maps = wanted > 0 ? page_take(p, PAGE_MAPS, all) : NULL;
+    int64_t count = mha_model_attention_count(p->model);
+    float *effective = NULL, *divergences = NULL;
+    place all = {0}, at = {0};
+    for (int64_t n = 0; n < count; n++) pass(&all, r, n);
+    float *maps = wanted > 0 ? page_take(p, PAGE_MAPS, all.weights) : NULL;
     if (wanted > 0 && (!maps || !(r->maps = calloc((size_t)count, sizeof *r->maps)))) return false;
     if (wanted > 1) {
         r->stats = calloc((size_t)count, sizeof *r->stats);
-        r->memory = calloc((size_t)(3 * r->heads * T), sizeof(float));
-        r->rows = (rows){r->memory, page_take(p, PAGE_EFFECTIVE, r->heads * T), r->memory + r->heads * T,
-                         r->memory + 2 * r->heads * T, page_take(p, PAGE_DIVERGENCES, pairs)};
-        if (!r->stats || !r->memory || !r->rows.effective || !r->rows.divergences) return false;
+        r->memory = calloc((size_t)(3 * all.rows), sizeof(float));
+        r->means = page_take(p, PAGE_STATISTICS, all.heads * 4);
+        effective = page_take(p, PAGE_EFFECTIVE, all.rows), divergences = page_take(p, PAGE_DIVERGENCES, all.pairs);
+        if (!r->stats || !r->memory || !r->means || !effective || !divergences) return false;
     }
-    pairs = all = 0;
     for (int64_t n = 0; n < count; n++) {
-        mha_model_attention a = mha_model_attention_get(p->model, n);
-        mha_tensor map = map_of(r, &a, maps ? maps + all : NULL);
-        if (r->maps) r->maps[n] = map;
-        if (r->stats) r->stats[n] = stats_of(&r->rows, first, pairs, a.heads, T);
-        first += a.heads, pairs += a.heads * a.heads, all += a.heads * map.size[2] * map.size[3];
+        place here = at;
+        mha_tensor map = pass(&at, r, n);
+        int64_t H = map.size[1], Tq = map.size[2];
+        if (maps) map.data = maps + here.weights, r->maps[n] = map;
+        if (!r->stats) continue;
+        mha_stats *s = &r->stats[n];
+        *s = (mha_stats)MHA_NO_STATS;
+        s->entropy = mha_tensor_3d(r->memory + here.rows, MHA_FLOAT32, 1, H, Tq);
+        s->effective = mha_tensor_3d(effective + here.rows, MHA_FLOAT32, 1, H, Tq);
+        s->largest = mha_tensor_3d(r->memory + all.rows + here.rows, MHA_FLOAT32, 1, H, Tq);
+        s->distance = mha_tensor_3d(r->memory + 2 * all.rows + here.rows, MHA_FLOAT32, 1, H, Tq);
+        s->divergence = mha_tensor_3d(divergences + here.pairs, MHA_FLOAT32, 1, H, H);
     }
     return true;
+}
+
+/* Means of all heads, where statistics were wanted. */
+static void average_all(const run *r)
+{
+    place at = {0};
+    for (int64_t n = 0; r->stats && n < mha_model_attention_count(r->p->model); n++) {
+        average(r->means + at.heads * 4, &r->stats[n], r->options.grid_first);
+        pass(&at, r, n);
+    }
 }
 
 static int run_model(run *r, int wanted)
@@ -225,22 +231,18 @@ static int run_model(run *r, int wanted)
     bool single = m->pooled || !m->vocabulary; /* not a text with logits for every token */
     r->options = (mha_stats_options)MHA_STATS_DEFAULTS;
     if (m->patch) r->options.grid_columns = m->columns / m->patch, r->options.grid_first = m->class_token;
-    r->heads = m->heads, r->first = m->patch ? m->class_token : 0;
     float *logits = page_take(p, PAGE_LOGITS, rows * m->classes);
     float *shares = page_take(p, PAGE_PROBABILITIES, single ? rows * m->classes : 0);
     float *hidden = page_take(p, PAGE_HIDDEN, (m->blocks + 1) * T * m->width);
-    float *means = wanted > 1 ? page_take(p, PAGE_STATISTICS, r->heads * 4) : NULL;
-    int failed = !logits || !shares || !hidden || (wanted > 1 && !means) || !make_room(r, wanted);
+    int failed = !logits || !shares || !hidden || !make_room(r, wanted);
     if (failed) page_fail("not enough memory for the results");
     r->out.logits = m->pooled ? mha_tensor_2d(logits, MHA_FLOAT32, 1, m->classes)
                               : mha_tensor_3d(logits, MHA_FLOAT32, 1, T, m->classes);
     r->out.hidden = mha_tensor_4d(hidden, MHA_FLOAT32, m->blocks + 1, 1, T, m->width);
     r->out.maps = r->maps, r->out.stats = r->stats, r->out.stats_options = &r->options;
     if (!failed) failed = page_check(mha_model_run(page_context, p->model, &r->out, &r->in));
-    if (!failed) {
-        if (single) normalize(shares, logits, rows, m->classes);
-        if (means) average(means, &r->rows, r->heads, T, r->first);
-    }
+    if (!failed && single) normalize(shares, logits, rows, m->classes);
+    if (!failed) average_all(r);
     free(r->maps), free(r->stats), free(r->memory);
     return failed ? -1 : 0;
 }

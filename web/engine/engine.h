@@ -24,8 +24,8 @@ typedef enum page_kind {
     PAGE_HIDDEN,        /* (L+1,T,M), as in mha_model_outputs */
     PAGE_MAPS,          /* (heads,T,T); of a pair, (H,Tq,Tk) for each attention */
     PAGE_STATISTICS,    /* (heads,4): entropy, effective, largest, distance, means over rows */
-    PAGE_DIVERGENCES,   /* (H,H) for each block */
-    PAGE_EFFECTIVE,     /* (heads,T) */
+    PAGE_DIVERGENCES,   /* (H,H) for each attention */
+    PAGE_EFFECTIVE,     /* (heads,T); of a pair, (H,Tq) for each attention */
     PAGE_ROLLOUT,       /* (L,T,T) */
     PAGE_CONTRIBUTIONS, /* (heads+L+2,classes), as mha_model_contributions */
     /* Of one block, page_block: */
@@ -110,7 +110,7 @@ enum { PAGE_TOKENS_MOST = 1024 }; /* of a text */
 int page_run_tokens(page *p, const int32_t *ids, int count, int wanted);
 
 /* Runs a model with an encoder, which reads the ids, and a decoder, which reads the target: logits and hidden states are the
- * decoder's. Statistics are not to be had. */
+ * decoder's. */
 int page_run_pair(page *p, const int32_t *ids, int count, const int32_t *target, int target_count, int wanted);
 
 /* How many attentions there are, and one of them, in the order of the maps: its heads, and whether it belongs to a decoder (1)

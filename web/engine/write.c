@@ -69,7 +69,7 @@ int page_run_pair(page *p, const int32_t *ids, int count, const int32_t *target,
     if (keep(p, 0, ids, count) || keep(p, 1, target, target_count)) return -1;
     mha_model_inputs in = {.tokens = mha_tensor_2d(ids, MHA_INT32, 1, count),
                            .decoder_tokens = mha_tensor_2d(target, MHA_INT32, 1, target_count)};
-    return page_run_inputs(p, &in, (const int64_t[]){count, target_count}, wanted > 1 ? 1 : wanted);
+    return page_run_inputs(p, &in, (const int64_t[]){count, target_count}, wanted);
 }
 
 PAGE_API(page_attentions) int page_attentions(const page *p) { return (int)mha_model_attention_count(p->model); }
