@@ -104,6 +104,7 @@ typedef struct mha_tokenizer_info {
     const char *format;                         /* of the file: "tokenizer.json", "SentencePiece", ... */
     int64_t tokens;                             /* ids are smaller; some of them may have no piece */
     int32_t bos, eos, unk, pad, mask, cls, sep; /* ids of tokens with these roles */
+    const char *file;                           /* that was read, in a folder the one that was found there */
 } mha_tokenizer_info;
 MHA_API mha_status mha_tokenizer_about(mha_context *ctx, const mha_tokenizer *tokenizer, mha_tokenizer_info *info);
 

@@ -109,6 +109,18 @@ bool language_fits(mha_context *ctx, const char *command, const mha_tokenizer *t
     return true;
 }
 
+int32_t language_mask(mha_context *ctx, const mha_tokenizer *tokenizer)
+{
+    static const char *const names[] = {"[MASK]", "<mask>"};
+    mha_tokenizer_info about = {.size = sizeof about, .mask = -1};
+    if (!mha_tokenizer_about(ctx, tokenizer, &about) && about.mask >= 0) return about.mask;
+    for (int n = 0; n < 2; n++) {
+        int32_t id = mha_tokenizer_id(tokenizer, names[n]);
+        if (id >= 0 && mha_tokenizer_is_special(tokenizer, id)) return id;
+    }
+    return -1;
+}
+
 /* ---- Probabilities ---------------------------------------------------------------------------------------------- */
 
 double language_log_sum(const float *logits, int64_t count)

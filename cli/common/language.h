@@ -39,6 +39,10 @@ bool language_tokenizer(mha_context *ctx, mha_tokenizer **tokenizer, const char 
 bool language_fits(mha_context *ctx, const char *command, const mha_tokenizer *tokenizer, int64_t vocabulary,
                    bool quiet);
 
+/* The mask token; of a file that does not give the roles of tokens, a special token with one of the usual names; -1 if there is
+ * none. */
+int32_t language_mask(mha_context *ctx, const mha_tokenizer *tokenizer);
+
 /* log of the sum of exp(logit), over finite logits. */
 double language_log_sum(const float *logits, int64_t count);
 

@@ -88,27 +88,15 @@ static bool take(filling *f, const request *r, const mha_encoding *e, const mha_
                      mha_tokenizer_piece(tokenizer, f->mask, NULL));
 }
 
-/* A special token with one of the usual names, for files that do not give the roles of tokens; -1 for none. */
-static int32_t usual_mask(const mha_tokenizer *tokenizer)
-{
-    static const char *const names[] = {"[MASK]", "<mask>"};
-    for (int n = 0; n < 2; n++) {
-        int32_t id = mha_tokenizer_id(tokenizer, names[n]);
-        if (id >= 0 && mha_tokenizer_is_special(tokenizer, id)) return id;
-    }
-    return -1;
-}
-
 static bool encode(filling *f, mha_context *ctx, const request *r, const mha_tokenizer *tokenizer,
                    const mha_model_info *about)
 {
-    mha_tokenizer_info info = {.size = sizeof info};
     mha_encoding *e = NULL;
-    bool good = !mha_tokenizer_about(ctx, tokenizer, &info) || cli_error("fill: %s", mha_context_error(ctx));
-    f->mask = info.mask >= 0 ? info.mask : usual_mask(tokenizer);
-    if (good && f->mask < 0)
+    bool good = true;
+    f->mask = language_mask(ctx, tokenizer);
+    if (f->mask < 0)
         return cli_error("fill: %s: the tokenizer has no mask token", r->tokenizer ? r->tokenizer : r->model);
-    if (good && mha_encoding_make(ctx, &e, tokenizer, r->text, strlen(r->text), NULL, 0, NULL))
+    if (mha_encoding_make(ctx, &e, tokenizer, r->text, strlen(r->text), NULL, 0, NULL))
         good = cli_error("fill: %s", mha_context_error(ctx));
     good = good && take(f, r, e, tokenizer, about);
     mha_encoding_free(e);

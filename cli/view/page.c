@@ -11,11 +11,14 @@
 
 void view_string(nn_buffer *out, const char *text)
 {
-    char quoted[800];
-    for (const char *c = nn_json_quote(quoted, sizeof quoted, text); *c; c++) {
-        if (*c == '<') nn_buffer_puts(out, "\\u003c");
-        else nn_buffer_putc(out, *c);
+    nn_buffer_putc(out, '"');
+    for (size_t at = 0, length = strlen(text); at < length;) {
+        nn_json_character c;
+        size_t bytes = nn_json_escape(&c, text + at, length - at);
+        nn_buffer_puts(out, text[at] == '<' ? "\\u003c" : c.text);
+        at += bytes;
     }
+    nn_buffer_putc(out, '"');
 }
 
 void view_number(nn_buffer *out, double x)

@@ -23,7 +23,7 @@ extern const size_t view_engine_size, view_text_engine_size;
 /* Which of them a page carries. */
 typedef enum view_module { VIEW_NO_ENGINE, VIEW_ENGINE, VIEW_TEXT_ENGINE } view_module;
 
-/* A JSON string, with its quotes and without '<'; a long one is truncated. */
+/* A JSON string, with its quotes and without '<'. */
 void view_string(nn_buffer *out, const char *text);
 
 /* A JSON number with nine digits; null if it is not finite. */

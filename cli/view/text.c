@@ -4,6 +4,7 @@
 #include "cli/common/cli.h"
 #include "cli/common/model.h"
 #include "cli/common/texts.h"
+#include "cli/view/live.h"
 #include "cli/view/page.h"
 #include "cli/view/weights.h"
 
@@ -231,7 +232,7 @@ static bool put_set(nn_buffer *out, const scene *s, const set *of, int64_t sets)
     return ok;
 }
 
-static bool put_object(nn_buffer *out, const scene *s)
+static bool put_object(nn_buffer *out, const scene *s, bool *runs)
 {
     set sets[SETS] = {{.name = "Encoder"},
                       {.name = "Decoder", .decoder = true},
@@ -250,7 +251,9 @@ static bool put_object(nn_buffer *out, const scene *s)
         if (done++) nn_buffer_puts(out, ",\n");
         ok = put_set(out, s, &sets[n], count);
     }
-    nn_buffer_puts(out, "]}");
+    nn_buffer_puts(out, "],\n\"live\":");
+    ok = ok && view_live(out, s->v, &s->texts, runs);
+    nn_buffer_putc(out, '}');
     return ok;
 }
 
@@ -275,6 +278,7 @@ bool view_text_write(const view_text *v, mha_context *ctx, mha_model *model, siz
     char error[600];
     scene s = {.v = v};
     nn_buffer data = {0};
+    bool runs = false;
     texts_from from = {.command = "view",
                        .model = v->file,
                        .tokenizer = v->tokenizer,
@@ -283,8 +287,9 @@ bool view_text_write(const view_text *v, mha_context *ctx, mha_model *model, siz
                        .audio = v->audio != NULL};
     bool ok = texts_open(&s.texts, ctx, model, &from) &&
               (v->audio ? take_sound(&s) : take_tokens(&s, model_about(ctx, model).decoder_only)) && run(&s) &&
-              describe(&s) && put_object(&data, &s);
-    if (ok && !view_page_write(v->page, view_title(v->file), &data, VIEW_NO_ENGINE, bytes, error, sizeof error))
+              describe(&s) && put_object(&data, &s, &runs);
+    view_module engine = runs ? VIEW_TEXT_ENGINE : VIEW_NO_ENGINE;
+    if (ok && !view_page_write(v->page, view_title(v->file), &data, engine, bytes, error, sizeof error))
         ok = cli_error("%s", error);
     mha_model_info m = model_about(ctx, model);
     if (v->audio) snprintf(about, room, "%" PRId64 " tokens over %" PRId64 " frames", s.sides[1].T, s.sides[0].T);

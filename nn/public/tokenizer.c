@@ -68,7 +68,8 @@ mha_status mha_tokenizer_about(mha_context *ctx, const mha_tokenizer *tokenizer,
                               .pad = t->special[NN_PAD],
                               .mask = t->special[NN_MASK],
                               .cls = t->special[NN_CLS],
-                              .sep = t->special[NN_SEP]};
+                              .sep = t->special[NN_SEP],
+                              .file = t->file};
     return nn_public_give(ctx, info, &all, sizeof all, "mha_tokenizer_info");
 }
 

@@ -29,6 +29,7 @@ nn_tokenizer *nn_tokenizer_make(void)
 void nn_tokenizer_free(nn_tokenizer *t)
 {
     if (!t) return;
+    free(t->file);
     nn_added_free(&t->added);
     nn_steps_free(&t->normalizer);
     nn_steps_free(&t->splitter);

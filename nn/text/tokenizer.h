@@ -29,6 +29,7 @@ typedef enum nn_special { NN_BOS, NN_EOS, NN_UNK, NN_PAD, NN_MASK, NN_CLS, NN_SE
 
 typedef struct nn_tokenizer {
     const char *format; /* of the file, for people */
+    char *file;         /* its path; NULL if it was not read from one */
     nn_added added;
     nn_steps normalizer, splitter;
     nn_word_model model;

@@ -197,8 +197,9 @@ nn_tokenizer *nn_tokenizer_open(const char *path, nn_open_options options, char 
         if (slash) *slash = 0;
         t = read(file, slash ? place : ".", bytes, size, options, error, error_size);
     }
+    if (t) t->file = file;
+    else free(file);
     free(place);
     free(bytes);
-    free(file);
     return t;
 }
