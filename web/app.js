@@ -115,7 +115,7 @@ function textFacts(data, sets) {
 }
 
 const textLeads = {
-  live: 'The whole model runs in this page. Write a text, let the model go on, and see which tokens each head attends to.',
+  live: 'The whole model runs in this page. Write a text, and see its tokens, what the model predicts and what every head attends to.',
   still: 'Select a token and see which other tokens each head attends to, as a map, as lines and as shaded text.',
 };
 

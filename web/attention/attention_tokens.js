@@ -11,7 +11,7 @@ function tokenSpan(texts, n, id) {
 /* A text whose tokens are selected by click or arrow keys; calls `choose(n)`. */
 function createTokenText(id, label, choose) {
   const box = element('div', {id, class: 'token-text', role: 'listbox', tabindex: 0, 'aria-label': label, dir: 'auto'});
-  let at = 0, spans = [];
+  let at = 0, spans = [], shown = [];
   box.addEventListener('click', (event) => {
     const span = event.target.closest('[data-token]');
     if (span) choose(Number(span.dataset.token));
@@ -28,12 +28,15 @@ function createTokenText(id, label, choose) {
     get spans() {
       return spans;
     },
-    /* Shows other tokens. */
+    /* Shows other tokens; those at the beginning that are the same stay. */
     fill(texts) {
-      spans = texts.map((_, n) => tokenSpan(texts, n, id));
-      at = 0;
+      const differs = texts.findIndex((text, n) => n >= shown.length || text !== shown[n]), same = differs < 0 ? texts.length : differs;
+      spans.slice(same).forEach((span) => span.remove());
+      spans = [...spans.slice(0, same), ...texts.slice(same).map((_, n) => tokenSpan(texts, same + n, id))];
+      shown = texts;
+      box.append(...spans.slice(same));
+      at = Math.min(at, texts.length - 1);
       box.removeAttribute('aria-activedescendant');
-      box.replaceChildren(...spans);
     },
     mark(n) {
       spans[at].setAttribute('aria-selected', 'false');

@@ -1,7 +1,7 @@
 /* Every head on one token: arcs from the token to the keys that it attends to, as strong as their weights, and the word of
  * the strongest. The token is the one under the pointer, or the selected one. Export uses the same drawing code. */
 
-const arcSizes = {high: 34, edge: 5, most: 10, cell: 104};
+const arcSizes = {high: 36, edge: 5, most: 10, cell: 104};
 
 /* Arcs from token `query` above a line of dots, one for each token. */
 function drawArcs(pen, row, query, {x, y, width, height}, colours) {
@@ -85,10 +85,12 @@ function createArcCell(store, attention, layer, head) {
   return {
     element: button,
     choose: (state) => button.setAttribute('aria-pressed', String(layer === state.block && head === state.head)),
-    paint(query, colours) {
-      const best = strongestWord(attention, {layer, head}, query);
-      const pen = canvasPen(sizeCanvas(canvas, arcSizes.cell, arcSizes.high));
-      drawHeadArcs(pen, attention, {layer, head}, query, {x: 0, y: 0, width: arcSizes.cell, height: arcSizes.high}, colours);
+    get width() {
+      return canvas.clientWidth;
+    },
+    paint(query, width, colours) {
+      const best = strongestWord(attention, {layer, head}, query), box = {x: 0, y: 0, width, height: arcSizes.high};
+      drawHeadArcs(canvasPen(sizeCanvas(canvas, width, arcSizes.high)), attention, {layer, head}, query, box, colours);
       word.textContent = best ? clipToken(best.word, 18) : '–';
       share.textContent = best ? `${Math.round(100 * best.share)}\u00a0%` : '';
       lines = [headName(attention, layer, head), about, best && `from ${tokenLabel(attention, attention.queryTexts, query)}`,
@@ -98,22 +100,22 @@ function createArcCell(store, attention, layer, head) {
   };
 }
 
-/* All heads of a set of maps. `query()` is the token that they are shown for. */
+/* All heads of a set of maps; `title` is '' if the page has only one. */
 function createArcs(store, set, title, id) {
-  const attention = loadAttention(set, id), colours = {};
+  const attention = loadAttention(set, id), heading = element('h3', {class: 'arcs-about'}), legend = marksLegend(attention);
   const cells = attention.facts.flatMap(({layer, head}, n) => (set.words[n] === 'removed' ? [] : [createArcCell(store, attention, layer, head)]));
   const body = element('div', {class: 'arc-cells cells', style: `--heads:${attention.heads}`}, cells.map((cell) => cell.element));
-  let shown = null;
   return {
-    attention, title,
-    element: element('div', {class: 'arcs', role: 'group', 'aria-label': `${title}: every head`, id: `arcs-${id}`}, title && element('h3', null, title), body),
-    update(query) {
-      const state = store.get();
+    attention, title, body,
+    element: element('div', {class: 'arcs', id: `arcs-${id}`}, element('div', {class: 'arcs-head'}, heading, legend), body),
+    /* The token that they are shown for. */
+    update(asked) {
+      const state = store.get(), colours = themeColours(), width = cells[0].width || arcSizes.cell;
       if (attention.set !== state.set) attention.take(state.set);
-      Object.assign(colours, themeColours());
-      shown = Math.max(0, Math.min(query, attention.queries - 1));
-      cells.forEach((cell) => cell.paint(shown, colours));
+      const query = Math.max(0, Math.min(asked, attention.queries - 1));
+      cells.forEach((cell) => cell.paint(query, width, colours));
       cells.forEach((cell) => cell.choose(state));
+      heading.replaceChildren(`${title || 'Every head'}, from `, element('b', null, tokenLabel(attention, attention.queryTexts, query)));
     },
   };
 }

@@ -27,7 +27,7 @@ async function startWriting(data, mapStores) {
     const writer = createWriter(model, data, store, mapStores);
     return {store, writer, first, panel: createWritePanel(store, writer, mapStores, data)};
   } catch (error) {
-    data.still = `You cannot write here. ${error.message} The page shows the text that it was written with.`;
+    data.still = `This page cannot run its model. ${error.message} It shows the text that it was written with.`;
     return null;
   }
 }

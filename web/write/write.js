@@ -8,7 +8,7 @@ const writeKinds = {
   decoder: {box: 'Your text', chips: ['Tokens'], lead: 'Type a beginning: the model splits it into tokens and predicts what comes next. ' +
     'Let it write on, token by token, and point at a token to see what every head attends to.'},
   encoder: {box: 'Your text', chips: ['Tokens'], lead: 'Type a sentence: the model splits it into tokens and reads them all at once. ' +
-    'Point at a token to see what every head attends to; put a mask in place of a word to see what the model expects there.'},
+    'Point at a token to see what every head attends to.'},
   pair: {box: 'Source', chips: ['Source tokens', 'Written so far'], lead: 'Type a source: the encoder reads it, and the decoder writes ' +
     'token by token. Point at a token to see what every head attends to.'},
 };
@@ -21,10 +21,12 @@ function createTextBox(store, writer) {
   const area = element('textarea', {id: 'write-text', rows: 3, spellcheck: 'false', autocomplete: 'off', autocapitalize: 'off', dir: 'auto',
     'aria-describedby': 'write-count'});
   const count = element('span', {id: 'write-count', class: 'hint'});
-  let timer = 0;
+  let timer = 0, typed = null;
   const read = () => {
     clearTimeout(timer);
-    store.set({text: area.value, more: [], running: false, mask: 0});
+    timer = 0;
+    typed = area.value;
+    store.set({text: typed, more: [], running: false, mask: 0});
   };
   area.addEventListener('input', () => {
     clearTimeout(timer);
@@ -32,12 +34,13 @@ function createTextBox(store, writer) {
     timer = setTimeout(read, writer.patience());
   });
   const update = ({text, result}) => {
-    if (area.value !== text && document.activeElement !== area) area.value = text;
+    if (text !== typed) area.value = typed = text;
     if (result) count.textContent = `${result.sides.map(({ids}) => plural(ids.length, 'token')).join(' + ')} of ${writer.most.toLocaleString('en')}`;
   };
   store.on(['text', 'result'], update);
   update(store.get());
-  return {area, read, element: element('div', {class: 'write-box'},
+  const flush = () => timer && read(); /* what was typed last */
+  return {area, read, flush, element: element('div', {class: 'write-box'},
     element('div', {class: 'write-label'}, element('label', {for: 'write-text'}, box), count), area)};
 }
 
@@ -53,11 +56,20 @@ function maskButton(writer, text) {
 function createWriteButtons(store, writer, text) {
   const button = (id, words, press) => element('button', {type: 'button', id, onclick: press}, words);
   if (writer.live.kind === 'encoder') return writer.maskWord ? element('div', {class: 'write-buttons'}, maskButton(writer, text)) : null;
-  const step = button('write-step', 'Step', () => {
+  const one = () => {
+    text.flush();
     store.set({running: false});
     writer.step();
+  };
+  const step = button('write-step', 'Step', one), on = button('write-on', 'Write on', () => {
+    text.flush();
+    store.set({running: !store.get().running});
   });
-  const on = button('write-on', 'Write on', () => store.set({running: !store.get().running}));
+  text.area.addEventListener('keydown', (event) => {
+    if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    one();
+  });
   const back = button('write-back', 'Back', writer.back), again = button('write-again', 'Start again', writer.startAgain);
   const update = ({running, problem, ended, more}) => {
     on.textContent = running ? 'Pause' : 'Write on';
@@ -67,7 +79,8 @@ function createWriteButtons(store, writer, text) {
   };
   store.on(['running', 'problem', 'ended', 'more'], update);
   update(store.get());
-  return element('div', {class: 'write-buttons', role: 'group', 'aria-label': 'Writing'}, on, step, back, again);
+  return element('div', {class: 'write-buttons', role: 'group', 'aria-label': 'Writing'}, on, step, back, again,
+    element('span', {class: 'hint key-hint'}, 'Ctrl + Enter in the text: step'));
 }
 
 /* ---- Tokens ------------------------------------------------------------------------------------------------------ */
@@ -93,6 +106,7 @@ function createChips(store, side, label, choose) {
     fill({words, prompt}, grows) {
       text.fill(words);
       text.spans.forEach((span, n) => span.classList.toggle('written', grows && n >= prompt));
+      box.classList.toggle('grows', grows);
     },
     shade(row) {
       const scale = weightScale('linear', 1 / row.length, largestOf(row));
@@ -106,21 +120,20 @@ function createChips(store, side, label, choose) {
 
 function createWritePanel(store, writer, mapStores, data) {
   const kind = writeKinds[writer.live.kind], last = kind.chips.length - 1, sideOf = (n) => (n ? last : 0);
-  const text = createTextBox(store, writer), next = createNext(store, writer);
+  const text = createTextBox(store, writer), next = writer.predicts ? createNext(store, writer) : null;
   const problem = element('p', {class: 'notice', id: 'write-problem', role: 'status', hidden: true});
   const arcs = data.sets.map((set, n) => createArcs(mapStores[n], set, data.sets.length > 1 ? set.title : '', `write-${n}`));
   const chips = kind.chips.map((label, side) => createChips(store, side, label, (n) => {
     mapStores.forEach((maps, at) => sideOf(at) === side && maps.set({token: n}));
     announce(arcs.filter((_, at) => sideOf(at) === side).map((group) => strongestInWords(group.attention, n)).join(' '));
   }));
-  const about = element('p', {class: 'arcs-about', id: 'arcs-about'});
   const queryOf = (n) => {
     const {pointed} = store.get();
     return pointed && pointed.side === sideOf(n) ? pointed.n : mapStores[n].get().token;
   };
 
   function fill({result}) {
-    result.sides.forEach((side, n) => chips[n].fill(side, n === last));
+    result.sides.forEach((side, n) => chips[n].fill(side, n === last && writer.live.kind !== 'encoder'));
   }
 
   function paint() {
@@ -131,8 +144,6 @@ function createWritePanel(store, writer, mapStores, data) {
       line.shade(meanRow(arcs[at].attention, Math.min(queryOf(at), arcs[at].attention.queries - 1)));
       line.mark(Math.min(mapStores[at].get().token, arcs[at].attention.queries - 1));
     });
-    const {attention} = arcs[arcs.length - 1], query = Math.min(queryOf(arcs.length - 1), attention.queries - 1);
-    about.replaceChildren('What ', element('b', null, tokenLabel(attention, attention.queryTexts, query)), ' attends to, in every head');
   }
   let frame = 0;
   const later = () => {
@@ -143,6 +154,7 @@ function createWritePanel(store, writer, mapStores, data) {
     fill(state);
     later();
   });
+  store.on('more', ({more, result}) => more.length && result && announce(result.sides[last].words[result.sides[last].words.length - 1]));
   store.on('pointed', later);
   store.on('problem', ({problem: words}) => {
     problem.textContent = words || '';
@@ -153,12 +165,12 @@ function createWritePanel(store, writer, mapStores, data) {
   problem.hidden = !store.get().problem;
   if (store.get().result) fill(store.get());
   paint();
+  new ResizeObserver(later).observe(arcs[0].body);
   const body = [
-    element('div', {class: 'write'},
+    element('div', {class: next ? 'write' : 'write alone'},
       element('div', {class: 'write-side'}, text.element, problem, createWriteButtons(store, writer, text), chips.map((line) => line.element)),
-      next.element),
+      next && next.element),
     writer.live.kind !== 'encoder' && createSettings(store),
-    element('div', {class: 'arcs-head'}, about, marksLegend(arcs[0].attention)),
     ...arcs.map((group) => group.element),
     element('p', {class: 'hint'}, 'An arc leads from the token to a key, as strong as its weight; below is the strongest. The shade of the ' +
       'tokens above is the mean of all heads. Click a head to open it below.'),

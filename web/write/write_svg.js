@@ -52,14 +52,14 @@ function drawArcGrid(pen, {attention, title}, query, y, colours) {
 }
 
 function writeSvg({result, next, mask}, arcs, queryOf, data) {
-  const colours = themeColours(), pen = svgPen(), {edge, text, bars} = writeSvgSizes, last = result.sides.length - 1;
+  const colours = themeColours(), pen = svgPen(), {edge, text, bars} = writeSvgSizes, sides = result ? result.sides : [];
   let y = 76;
   pen.label(edge, 38, 'Write a text', {size: 20, weight: 600, fill: colours.ink});
   pen.label(edge, 58, data.title, {size: 13, fill: colours.soft});
   const top = y;
-  result.sides.forEach((side, n) => {
-    const lines = tokenLines(side.words, text), at = arcs.length > 1 && n === last ? arcs.length - 1 : 0;
-    drawTokenLines(pen, lines, side, {x: edge, y, grows: n === last, query: queryOf(at)}, colours);
+  sides.forEach((side, n) => {
+    const lines = tokenLines(side.words, text), grows = n === sides.length - 1, at = grows ? arcs.length - 1 : 0;
+    drawTokenLines(pen, lines, side, {x: edge, y, grows, query: queryOf(at)}, colours);
     y += lines.height + 10;
   });
   const shown = next && next[Math.min(mask, next.length - 1)];

@@ -33,7 +33,7 @@ function createWriter(model, data, store, mapStores) {
 
   /* The tokens of each stack; the last is the one that grows. */
   function readSides({text, more}) {
-    if (text === '') throw new Error(`The text is empty. Type ${live.kind === 'encoder' ? 'a sentence' : 'a beginning'}.`);
+    if (text === '') throw new Error('The text is empty. Type something.');
     const ids = Array.from(model.encode(text).ids);
     if (pair && !start) start = decoderStart(model, text);
     const sides = pair ? [ids, [...start, ...more]] : [[...ids, ...more]];
@@ -47,8 +47,10 @@ function createWriter(model, data, store, mapStores) {
   function run(state) {
     const begin = performance.now(), sides = readSides(state), all = sides.map(({ids}) => ids);
     const maps = pair ? model.runPair(...all, 2) : model.runTokens(...all, 2);
+    const statistics = statisticsOf(model, maps);
     cost = performance.now() - begin;
-    return {sides, sets: liveSets(sets, sides, maps, statisticsOf(model, maps))};
+    if (!statistics.every(({entropy}) => Number.isFinite(entropy))) throw new Error('The model has weights of attention that are not numbers.');
+    return {sides, sets: liveSets(sets, sides, maps, statistics)};
   }
 
   /* What may stand at a row of the last run: as the model has it, and as it is drawn. */
@@ -103,7 +105,7 @@ function createWriter(model, data, store, mapStores) {
 
   function take(state, id) {
     const more = [...state.more, id];
-    if (generation) generation.written = more.join();
+    generation.written = more.join();
     store.set({more});
   }
 
@@ -137,6 +139,7 @@ function createWriter(model, data, store, mapStores) {
 
   return {
     model, live, pair, most, step,
+    predicts: live.kind !== 'encoder' || live.mask >= 0,
     isToken: (id) => Number.isInteger(id) && id < 2 ** 31 && words[Number(pair)](id) !== '',
     maskWord: live.mask >= 0 ? words[0](live.mask) : null,
     /* Appends a token, or puts it in place of the mask at `row`. */
