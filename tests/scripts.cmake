@@ -81,6 +81,17 @@ if(MHA_COMMAND AND as_shipped)
     $<TARGET_FILE:mha_command>)
   mha_label(report host)
 
+  # The engine of text pages in node, beside the same files compiled for this machine.
+  if(TARGET mha_wasm)
+    set(engine ${PROJECT_SOURCE_DIR}/web/engine)
+    add_executable(engine_numbers web/engine_numbers.c ${engine}/engine.c ${engine}/generate.c ${engine}/write.c)
+    target_include_directories(engine_numbers PRIVATE ${PROJECT_SOURCE_DIR})
+    target_link_libraries(engine_numbers PRIVATE mha_nn mha_io mha_flags m)
+    add_test(NAME view_engine COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/web/node.sh ${CMAKE_CURRENT_SOURCE_DIR}/web/write_engine.mjs
+      $<TARGET_FILE:mha_command> $<TARGET_FILE:engine_numbers> ${PROJECT_BINARY_DIR}/view_engine)
+    mha_label(view_engine host)
+  endif()
+
   # What `mha view` writes, in a browser. It fetches what drives one into build/view; with
   # MHA_PICTURES=1 it leaves pictures there.
   add_test(NAME view_browser COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/web/run.sh $<TARGET_FILE:mha_command> ${PROJECT_BINARY_DIR}/view)

@@ -99,11 +99,11 @@ static bool prepare(nn_matcher *m)
 {
     if (!m->data) m->data = pcre2_match_data_create(1, NULL);
     if (!m->context) m->context = pcre2_match_context_create(NULL);
-    if (!m->stack) {
+    if (!m->stack) { /* none, where PCRE2 does not compile just in time */
         m->stack = pcre2_jit_stack_create(STACK_FIRST, STACK_MOST, NULL);
         if (m->context && m->stack) pcre2_jit_stack_assign(m->context, NULL, m->stack);
     }
-    return m->data && m->context && m->stack;
+    return m->data && m->context;
 }
 
 int nn_expression_find(const nn_expression *e, nn_matcher *m, const char *text, size_t size, size_t from, size_t *start,

@@ -7,7 +7,7 @@
 import {AsyncLocalStorage} from 'node:async_hooks';
 
 const running = new AsyncLocalStorage();
-let passed = 0, failed = 0;
+let passed = 0, failed = 0, skipped = 0;
 
 /* Notes a failure and goes on. Returns whether the condition held. */
 export function expect(held, text) {
@@ -47,12 +47,18 @@ export async function test(name, run, always = false) {
   else passed++;
 }
 
+/* A test that lacks something. */
+export function skip(name, why) {
+  console.log(`  -     ${name}: ${why}`);
+  skipped++;
+}
+
 /* Something measured, for whoever reads the log. */
 export function note(text) {
   console.log(`          ${text}`);
 }
 
 export function finish() {
-  console.log(`${passed} passed, ${failed} failed`);
+  console.log(`${passed} passed, ${failed} failed${skipped ? `, ${skipped} skipped` : ''}`);
   process.exitCode = failed || !passed ? 1 : 0;
 }

@@ -191,7 +191,7 @@ static bool make_room(run *r, int wanted)
     if (wanted > 0 && (!maps || !(r->maps = calloc((size_t)count, sizeof *r->maps)))) return false;
     if (wanted > 1) {
         r->stats = calloc((size_t)count, sizeof *r->stats);
-        r->memory = calloc((size_t)(3 * all.rows), sizeof(float));
+        r->memory = calloc((size_t)(3 * all.rows) + 1, sizeof(float));
         r->means = page_take(p, PAGE_STATISTICS, all.heads * 4);
         effective = page_take(p, PAGE_EFFECTIVE, all.rows), divergences = page_take(p, PAGE_DIVERGENCES, all.pairs);
         if (!r->stats || !r->memory || !r->means || !effective || !divergences) return false;

@@ -12,8 +12,12 @@
 
 #include <mha_text.h>
 
-/* Exported by the module under its own name. */
+/* Exported by the module under its own name. (Tests also compile these files for the machine they run on.) */
+#ifdef __wasm__
 #define PAGE_API(name) __attribute__((export_name(#name)))
+#else
+#define PAGE_API(name)
+#endif
 
 typedef struct page page;
 
@@ -130,9 +134,10 @@ int page_encode_target(page *p, const char *text, int length);
 const int32_t *page_ids(const page *p);
 
 /* What a token stands for, and the text of tokens; of the target's tokenizer if `target` is not 0. NULL on error. Valid until
- * the next call of either. */
+ * the next call of either; page_text_length has its bytes, which may include a NUL. */
 const char *page_word(page *p, int id, int target);
 const char *page_text(page *p, const int32_t *ids, int count, int target);
+int page_text_length(const page *p);
 
 /* ---- generate.c: what comes next ------------------------------------------------------------------------------------- */
 
@@ -199,7 +204,8 @@ struct page_writing {
     void (*end)(struct page_writing *w);
     mha_tokenizer *tokenizers[2]; /* of the encoder, or the only stack, and of a decoder beside one */
     int32_t *ids;                 /* of the last text */
-    char *text;                   /* of the last token or tokens */
+    char *text;                   /* of the last token or tokens, */
+    size_t text_length;           /* and its bytes */
     int32_t *read[2];             /* what the last run read, of both stacks */
     int64_t read_count[2];
     mha_generation *generation;

@@ -50,9 +50,10 @@ function createEngine(calls, files) {
       places.forEach((place) => place && calls.page_free(place));
     }
   };
-  const textAt = (at) => {
+  /* The text at an address, up to its NUL, or of so many bytes. */
+  const textAt = (at, length = -1) => {
     const bytes = new Uint8Array(calls.memory.buffer);
-    return new TextDecoder().decode(bytes.slice(at, bytes.indexOf(0, at)));
+    return new TextDecoder('utf-8', {ignoreBOM: true}).decode(bytes.slice(at, length < 0 ? bytes.indexOf(0, at) : at + length));
   };
   const lastError = () => new Error(textAt(calls.page_error()));
   const check = (status) => {
@@ -69,13 +70,13 @@ function createEngine(calls, files) {
       return createEngineModel(calls, page, tools);
     },
     /* A text model of a page: its files, {path: base64}, the paths of the model and of its tokenizers among them. */
-    openText({files: packed, model, tokenizer, target_tokenizer: target = null}) {
+    openText({files: packed, model, tokenizer = null, target_tokenizer: target = null}) {
       for (const [path, text] of Object.entries(packed)) files.set(path, decodeBase64(text));
       try {
         const page = withCopies([bytesOf(`/${model}`)], (path) => calls.page_open(path, 0));
         if (!page) throw lastError();
         const opened = createEngineModel(calls, page, tools);
-        opened.openTokenizers(tokenizer, target);
+        if (tokenizer) opened.openTokenizers(tokenizer, target);
         return opened;
       } finally {
         Object.keys(packed).forEach((path) => files.delete(path)); /* the engine has read them */

@@ -169,9 +169,12 @@ static char *take_text(page *p, size_t length)
 {
     free(p->writing->text);
     p->writing->text = malloc(length + 1);
+    p->writing->text_length = p->writing->text ? length : 0;
     if (!p->writing->text) no_memory();
     return p->writing->text;
 }
+
+PAGE_API(page_text_length) int page_text_length(const page *p) { return p->writing ? (int)p->writing->text_length : 0; }
 
 PAGE_API(page_word) const char *page_word(page *p, int id, int target)
 {

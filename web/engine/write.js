@@ -11,8 +11,9 @@ function createEngineWriter(calls, page, take, {withCopies, check, bytesOf, text
   const idsAt = (at, count) => new Int32Array(calls.memory.buffer, at, count).slice();
   const textOrError = (at) => {
     if (!at) throw lastError();
-    return textAt(at);
+    return textAt(at, calls.page_text_length(page));
   };
+  let hasWords = false; /* there are tokenizers */
   const word = (id, target = false) => textOrError(calls.page_word(page, id, target ? 1 : 0));
   const encodeWith = (call, text, target) => {
     const bytes = new TextEncoder().encode(text);
@@ -43,6 +44,7 @@ function createEngineWriter(calls, page, take, {withCopies, check, bytesOf, text
     openTokenizers(path, target = null) {
       const paths = [path, ...(target ? [target] : [])].map((name) => bytesOf(`/${name}`));
       check(withCopies(paths, (first, second = 0) => calls.page_open_tokenizers(page, first, second)));
+      hasWords = true;
     },
     /* {ids, words} of a text, special tokens included; of a target with what the decoder starts with. */
     encode: (text) => encodeWith(calls.page_encode, text, false),
@@ -62,12 +64,12 @@ function createEngineWriter(calls, page, take, {withCopies, check, bytesOf, text
         (at, other) => calls.page_run_pair(page, at, ids.length, other, target.length, wanted)));
       return wanted ? mapsOf([ids.length, target.length]) : [];
     },
-    /* The most likely tokens behind a row of the last run, or in its place if it is a mask: [{id, word, p}], best first. */
+    /* The most likely tokens behind a row of the last run, or in its place if it is a mask: [{id, word, p}], best first, 20 at most. */
     next(row, settings = {}) {
       const count = withCopies([bytesOf(settingLines(settings))], (at) => calls.page_next(page, row, at));
       if (count < 0) throw lastError();
       const pairs = take('next', 2 * count), target = attentions.some((attention) => attention.cross);
-      return Array.from({length: count}, (_, n) => ({id: pairs[2 * n], word: word(pairs[2 * n], target), p: pairs[2 * n + 1]}));
+      return Array.from({length: count}, (_, n) => ({id: pairs[2 * n], word: hasWords ? word(pairs[2 * n], target) : '', p: pairs[2 * n + 1]}));
     },
     /* A generation behind ids, with a cache; of a model with two stacks, behind the target. The model has one at a time. */
     generate(ids, settings = {}, target = []) {
