@@ -182,8 +182,8 @@ bool view_live(nn_buffer *out, const view_text *v, const texts *t, bool *runs)
         put_field(out, "tokenizer", p.tokenizers[0]);
         if (t->pair) put_field(out, "target_tokenizer", p.tokenizers[1]);
         put_field(out, "kind", t->pair ? "pair" : about.causal && predicts ? "decoder" : "encoder");
-        nn_buffer_printf(out, ",\"positions\":%" PRId64 ",\"mask\":%d", about.positions,
-                         (int)(about.causal || !predicts ? -1 : language_mask(t->ctx, t->in)));
+        nn_buffer_printf(out, ",\"vocabulary\":%" PRId64 ",\"positions\":%" PRId64 ",\"mask\":%d", about.classes,
+                         about.positions, (int)(about.causal || !predicts ? -1 : language_mask(t->ctx, t->in)));
         put_field(out, "text", v->text);
         ok = ok && (!t->pair || put_target(out, v, t));
     }

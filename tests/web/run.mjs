@@ -19,6 +19,7 @@ import {testSteps} from './steps.mjs';
 import {makeTexts, testTexts} from './text.mjs';
 import {makeTraining, testTraining} from './train.mjs';
 import {makeBatch, makeWeights, testWeights} from './weights.mjs';
+import {testWriting} from './write.mjs';
 
 const [program, browserPath, folder] = [resolve(process.argv[2]), process.argv[3], resolve(process.argv[4])];
 const mha = createCommand(program, folder);
@@ -82,6 +83,7 @@ if (made) {
       await testControls(browser, folder);
       await testWeights(browser, folder);
       await testTexts(browser, folder);
+      await testWriting(browser, mha, folder);
       await testLooks(browser, folder);
       await testManyHeads(browser, folder, ['one_head_and_relu']);
     }),

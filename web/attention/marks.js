@@ -17,7 +17,7 @@ function headKind(attention, layer, head) {
   return (words && headKinds.find(({begin}) => words.startsWith(begin))) || null;
 }
 
-const kindMark = ({name, letter}) => element('span', {class: `head-mark ${name}`, 'aria-hidden': true}, letter);
+const kindMark = ({name, letter}) => element('span', {class: `head-mark ${name}`, 'data-letter': letter, 'aria-hidden': true});
 
 /* The mark of a head; null for most. Its words are said beside it. */
 function headMark(attention, layer, head) {

@@ -79,7 +79,7 @@ function createArcCell(store, attention, layer, head) {
   const mark = headMark(attention, layer, head);
   const button = element('button', {type: 'button', class: mark ? 'cell arc-cell marked' : 'cell arc-cell', 'data-layer': layer, 'data-head': head,
     onclick: () => store.set({block: layer, head})},
-  element('span', {class: 'arc-name'}, number, share), canvas, word, mark);
+  element('span', {class: 'arc-name'}, number, ' ', share), ' ', canvas, word, mark);
   let lines = [];
   attachTip(button, () => lines);
   return {

@@ -6,7 +6,7 @@ const nextCount = 10;
 function createNextRow(choose) {
   const word = element('bdi', {class: 'next-word'}), raw = element('i', {class: 'next-raw'}), fill = element('i', {class: 'next-fill'});
   const share = element('span', {class: 'next-share number'});
-  const button = element('button', {type: 'button', class: 'next-row', onclick: () => choose()}, word,
+  const button = element('button', {type: 'button', class: 'next-row', onclick: () => choose()}, word, ' ',
     element('span', {class: 'next-bar', 'aria-hidden': true}, raw, fill), share);
   return {
     element: element('li', null, button),

@@ -56,7 +56,7 @@ function seedControl(store) {
   store.on('seed', update);
   update(store.get());
   return element('div', {class: 'setting'}, element('label', {for: 'write-seed'}, 'Seed'),
-    element('span', {class: 'setting-value'}, 'of the random numbers'), element('span', {class: 'seed'}, input, other));
+    element('span', {class: 'setting-value'}, 'same seed, same text'), element('span', {class: 'seed'}, input, other));
 }
 
 function createSettings(store) {

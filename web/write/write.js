@@ -139,6 +139,7 @@ function createWritePanel(store, writer, mapStores, data) {
   function paint() {
     frame = 0;
     arcs.forEach((group, n) => group.update(queryOf(n)));
+    if (!store.get().result) return;
     chips.forEach((line, side) => {
       const n = arcs.findIndex(({attention}, at) => sideOf(at) === side && attention.same), at = n < 0 ? 0 : n;
       line.shade(meanRow(arcs[at].attention, Math.min(queryOf(at), arcs[at].attention.queries - 1)));

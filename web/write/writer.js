@@ -140,7 +140,7 @@ function createWriter(model, data, store, mapStores) {
   return {
     model, live, pair, most, step,
     predicts: live.kind !== 'encoder' || live.mask >= 0,
-    isToken: (id) => Number.isInteger(id) && id < 2 ** 31 && words[Number(pair)](id) !== '',
+    isToken: (id) => Number.isInteger(id) && id < live.vocabulary,
     maskWord: live.mask >= 0 ? words[0](live.mask) : null,
     /* Appends a token, or puts it in place of the mask at `row`. */
     takeWord({id, word}, row) {
