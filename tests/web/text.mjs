@@ -10,6 +10,7 @@ const text = 'the cat saw the cat', source = 'a cat', target = 'eine katze';
 export function makeTexts(mha, folder) {
   writeTextModels(folder);
   mha('view', 'letters', '--text', text, '-o', 'text.html');
+  mha('view', 'letter-masks', '--text', 'the cat saw the cat', '-o', 'masks.html');
   mha('view', 'letter-pairs', '--text', source, '--target', target, '-o', 'pair.html');
 }
 

@@ -1,4 +1,4 @@
-/* Text models with random weights and a token per letter: a decoder, and an encoder with a decoder. */
+/* Text models with random weights and a token per letter: a decoder, an encoder with a decoder, and an encoder that fills masks. */
 import {mkdirSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {writeTensors} from './files.mjs';
@@ -15,16 +15,18 @@ function createNumbers() {
   });
 }
 
-function writeModel(folder, config, tensors) {
+/* `more`: special tokens beside <i>, by name. */
+function writeModel(folder, config, tensors, more = {}) {
   mkdirSync(folder, {recursive: true});
   const letters = Array.from({length: 26}, (_, n) => [String.fromCharCode(97 + n), n]);
   writeFileSync(join(folder, 'tokenizer.json'), JSON.stringify({version: '1.0',
-    added_tokens: [{id: 27, content: '<i>', special: true, single_word: false, lstrip: false, rstrip: false, normalized: false}],
+    added_tokens: Object.entries({'<i>': 27, ...more}).map(([content, id]) => ({id, content, special: true, single_word: false,
+      lstrip: false, rstrip: false, normalized: false})),
     pre_tokenizer: {type: 'ByteLevel', add_prefix_space: false, use_regex: false}, decoder: {type: 'ByteLevel'},
     post_processor: {type: 'TemplateProcessing', single: [{SpecialToken: {id: '<i>', type_id: 0}}, {Sequence: {id: 'A', type_id: 0}}],
       pair: [{Sequence: {id: 'A', type_id: 0}}, {Sequence: {id: 'B', type_id: 1}}],
       special_tokens: {'<i>': {id: '<i>', ids: [27], tokens: ['<i>']}}},
-    model: {type: 'BPE', merges: [], vocab: Object.fromEntries([...letters, ['\u0120', 26], ['<i>', 27]])}}));
+    model: {type: 'BPE', merges: [], vocab: Object.fromEntries([...letters, ['\u0120', 26], ['<i>', 27], ...Object.entries(more)])}}));
   writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
   writeTensors(join(folder, 'model.safetensors'), tensors);
 }
@@ -64,7 +66,27 @@ function pairShapes() {
   return shapes;
 }
 
-/* The models `letters` and `letter-pairs`. */
+function encoderShapes() {
+  const shapes = {'bert.embeddings.word_embeddings.weight': [vocabulary, width], 'bert.embeddings.position_embeddings.weight': [64, width],
+    'bert.embeddings.token_type_embeddings.weight': [2, width], 'cls.predictions.bias': [vocabulary]};
+  const linear = (name, rows, columns) => Object.assign(shapes, {[`${name}.weight`]: [rows, columns], [`${name}.bias`]: [rows]});
+  const norm = (name) => Object.assign(shapes, {[`${name}.LayerNorm.weight`]: [width], [`${name}.LayerNorm.bias`]: [width]});
+  norm('bert.embeddings');
+  norm('cls.predictions.transform');
+  linear('cls.predictions.transform.dense', width, width);
+  for (let l = 0; l < layers; l++) {
+    const at = `bert.encoder.layer.${l}`;
+    for (const name of ['query', 'key', 'value']) linear(`${at}.attention.self.${name}`, width, width);
+    linear(`${at}.attention.output.dense`, width, width);
+    linear(`${at}.intermediate.dense`, 24, width);
+    linear(`${at}.output.dense`, width, 24);
+    norm(`${at}.attention.output`);
+    norm(`${at}.output`);
+  }
+  return shapes;
+}
+
+/* The models `letters`, `letter-pairs` and `letter-masks`. */
 export function writeTextModels(folder) {
   writeModel(join(folder, 'letters'), {architectures: ['LlamaForCausalLM'], model_type: 'llama', vocab_size: vocabulary,
     hidden_size: width, num_hidden_layers: layers, num_attention_heads: heads, intermediate_size: 24,
@@ -74,4 +96,7 @@ export function writeTextModels(folder) {
     is_gated_act: false, is_encoder_decoder: true, layer_norm_epsilon: 1e-6, num_decoder_layers: 1, num_heads: heads,
     num_layers: 1, pad_token_id: 28, relative_attention_max_distance: 12, relative_attention_num_buckets: 8,
     tie_word_embeddings: true, vocab_size: vocabulary}, randomTensors(pairShapes()));
+  writeModel(join(folder, 'letter-masks'), {architectures: ['BertForMaskedLM'], model_type: 'bert', vocab_size: vocabulary, hidden_size: width,
+    num_hidden_layers: layers, num_attention_heads: heads, intermediate_size: 24, max_position_embeddings: 64, type_vocab_size: 2,
+    hidden_act: 'gelu', layer_norm_eps: 1e-12, tie_word_embeddings: true}, randomTensors(encoderShapes()), {'[MASK]': 28});
 }

@@ -1,28 +1,13 @@
-/* Writing a text: typing, stepping, settings, pointing at tokens, sharing, and what a page says to bad input. The models are those of
- * text.mjs: a token per letter. */
+/* Writing a text: typing, stepping, settings, pointing at tokens, sharing. The models are those of text_models.mjs: a token per
+ * letter. */
 import {readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {expect, expectNear, farthest, test} from './harness.mjs';
 import * as browsing from './browser.mjs';
+import {badTextsGiveANotice, aModelWithANan, oddLinks, pagesThatCannotRun, writeChanged} from './write_bad.mjs';
+import {chips, shownTokens, type, writing} from './write_page.mjs';
 
 const {frames, openPage} = browsing;
-const chips = (side) => `#write-tokens-${side} [data-token]`;
-
-/* ---- What the page shows ----------------------------------------------------------------------------------------- */
-
-const writing = (page) => page.evaluate(() => {
-  const {text, more, temperature, topK, topP, seed, running, ended, problem, next, result} = window.mhaView.writing.store.get();
-  return {text, more, temperature, topK, topP, seed, running, ended, problem, next,
-    sides: result && result.sides.map(({ids, words, prompt}) => ({ids: Array.from(ids), words, prompt}))};
-});
-
-const shownTokens = (page, side = 0) => page.locator(chips(side)).allTextContents();
-
-/* Types into the box, and waits until the model has read it. */
-async function type(page, text) {
-  await page.fill('#write-text', text);
-  await page.waitForFunction((wanted) => window.mhaView.writing.store.get().text === wanted, text);
-}
 
 async function startAgain(page, settings = {}) {
   await page.evaluate((values) => window.mhaView.writing.store.set({more: [], running: false, ...values}), settings);
@@ -293,86 +278,6 @@ async function textsAreShared(browser, folder) {
   await saved.close();
 }
 
-/* ---- Bad input --------------------------------------------------------------------------------------------------- */
-
-async function badTextsGiveANotice(page) {
-  await type(page, 'the cat');
-  const before = await shownTokens(page), notice = () => page.textContent('#write-problem');
-  for (const [text, wanted] of [['', /empty/], ['x'.repeat(100000), /100,?001 tokens.* at most 1,?024/]]) {
-    await type(page, text);
-    expect(wanted.test(await notice()) && (await page.isVisible('#write-problem')), `${text.slice(0, 10)}: ${await notice()}`);
-    expect((await shownTokens(page)).join() === before.join(), 'the last text is gone');
-    expect(await page.isDisabled('#write-step'), 'one can step');
-  }
-  for (const text of ['<img src=x onerror="window.hit=1">', '\ud800 lone', '👩‍👩‍👧 مرحبا', 'a\u0000b', '\n\n\t']) {
-    await page.evaluate((value) => window.mhaView.writing.store.set({text: value, more: []}), text);
-    const {problem} = await writing(page);
-    expect(problem === null || problem.length > 10, `${JSON.stringify(text)}: ${problem}`);
-  }
-  expect(!(await page.evaluate(() => window.hit)) && (await page.locator('#main img').count()) === 0, 'a text became markup');
-  await type(page, 'the cat');
-  expect(await page.isHidden('#write-problem'), 'the notice stays');
-}
-
-/* The page with another object of data; `change` is called in the test. */
-function writeChanged(folder, name, to, change) {
-  const page = readFileSync(join(folder, name), 'utf8'), [, text] = page.match(/id="mha-data">([^<]*)</);
-  writeFileSync(join(folder, to), page.replace(text, () => JSON.stringify(change(JSON.parse(text))).replace(/</g, '\\u003c')));
-  return join(folder, to);
-}
-
-/* A weight of the model that is not a number. */
-function withNan(data) {
-  const name = Object.keys(data.live.files).find((file) => file.endsWith('.safetensors')), bytes = Buffer.from(data.live.files[name], 'base64');
-  const size = Number(bytes.readBigUInt64LE(0)), header = JSON.parse(bytes.subarray(8, 8 + size).toString());
-  bytes.writeFloatLE(NaN, 8 + size + header['model.layers.0.self_attn.q_proj.weight'].data_offsets[0]);
-  data.live.files[name] = bytes.toString('base64');
-  return data;
-}
-
-async function expectStill(browser, path, options, wanted) {
-  const {page, problems, close} = await openPage(browser, path, options);
-  expect(wanted.test(await page.textContent('#still')), await page.textContent('#still'));
-  expect((await page.locator('#write').count()) === 0 && (await page.locator('#heads .cell').count()) === 4, 'the maps of the file are not shown');
-  expect(problems.length === 0, problems.join('; '));
-  await close();
-}
-
-async function pagesThatCannotRun(browser, folder) {
-  const path = join(folder, 'text.html');
-  await expectStill(browser, path, {before: () => (WebAssembly.validate = () => false)}, /no WebAssembly SIMD/);
-  writeFileSync(join(folder, 'no-engine.html'), readFileSync(path, 'utf8').replace('id="mha-engine"', 'id="gone"'));
-  await expectStill(browser, join(folder, 'no-engine.html'), {}, /built without its WebAssembly engine/);
-  await expectStill(browser, writeChanged(folder, 'text.html', 'why.html', (data) => ({...data, live: {why: 'It is <b>too</b> large.'}})), {}, /It is <b>too<\/b> large\./);
-  await expectStill(browser, writeChanged(folder, 'text.html', 'torn.html', (data) => {
-    for (const name of Object.keys(data.live.files)) data.live.files[name] = data.live.files[name].slice(0, 40);
-    return data;
-  }), {}, /cannot run its model/);
-}
-
-async function aModelWithANan(browser, folder) {
-  const {page, problems, close} = await openPage(browser, writeChanged(folder, 'text.html', 'nan.html', withNan));
-  expect(/not (finite|numbers?)/.test(await page.textContent('#write-problem')), await page.textContent('#write-problem'));
-  expect((await page.locator('#heads .cell').count()) === 4, 'no maps');
-  await browsing.expectExports(page, 'write');
-  await type(page, 'abc');
-  expect(problems.length === 0, problems.join('; '));
-  await close();
-}
-
-async function oddLinks(browser, folder) {
-  const {page, close} = await openPage(browser, join(folder, 'text.html')), own = page.url().split('#')[0];
-  for (const [hash, wanted] of Object.entries({'more=1_x': /left out: more/, 'more=1_999999': /left out: more/, 'temperature=9': /left out: temperature/,
-    'top-k=1.5&seed=-1': /left out: top-k, seed/, 'text=ab&query=40': /left out: query/})) {
-    await page.goto('about:blank');
-    await page.goto(`${own}#v=1&${hash}`);
-    await page.waitForFunction(() => window.mhaView);
-    const words = (await page.locator('.page-notice p').allTextContents()).join();
-    expect(wanted.test(words), `${hash}: ${words}`);
-  }
-  await close();
-}
-
 /* ---- Phones, keys, and a page that keeps still -------------------------------------------------------------------- */
 
 /* Nothing moves while the text grows, and nothing is wider than the window. */
@@ -446,6 +351,36 @@ async function pairsAreWritten(page) {
   await page.waitForFunction((count) => document.querySelectorAll('#cross-token-queries [data-token]').length === count, T);
 }
 
+/* ---- Masks -------------------------------------------------------------------------------------------------------- */
+
+/* Each mask has the candidates of the command; a click puts one in its place. */
+async function masksAreFilled(page, mha) {
+  expect((await page.locator('#write-step').count()) === 0 && (await page.locator('.settings').count()) === 0, 'an encoder can be stepped');
+  expect(/Insert a mask/.test(await page.textContent('#next-hint')), await page.textContent('#next-hint'));
+  await type(page, 'the c');
+  await page.evaluate(() => {
+    const box = document.getElementById('write-text');
+    box.setSelectionRange(5, 5);
+  });
+  await page.click('#write-mask');
+  expect((await writing(page)).text === 'the c[MASK]', (await writing(page)).text);
+  await type(page, 'the c[MASK]t [MASK]aw');
+  const wanted = JSON.parse(mha('fill', 'letter-masks', 'the c[MASK]t [MASK]aw', '--top', '10', '--json')).masks, {next} = await writing(page);
+  expect(next.length === 2, `${next.length} masks`);
+  next.forEach(({row, list}, n) => {
+    expect(row === wanted[n].position, `mask ${n} is at ${row}`);
+    wanted[n].tokens.forEach(({id, probability}, k) => {
+      expect(list[k].id === id, `mask ${n}, candidate ${k}: ${list[k].id}, not ${id}`);
+      expectNear(list[k].p, probability, 1e-5, `mask ${n}, candidate ${k}`);
+    });
+  });
+  await page.click('.mask-choice button >> nth=1');
+  const at = wanted[1].tokens.findIndex(({piece}) => /^[a-z]$/.test(piece));
+  await page.locator('.next-row').nth(at).click();
+  expect((await page.inputValue('#write-text')) === `the c[MASK]t ${wanted[1].tokens[at].piece}aw`, await page.inputValue('#write-text'));
+  expect((await page.locator('.mask-choice button').count()) === 0, 'one mask has a choice');
+}
+
 /* ---- All of it ---------------------------------------------------------------------------------------------------- */
 
 export async function testWriting(browser, mha, folder) {
@@ -476,6 +411,14 @@ export async function testWriting(browser, mha, folder) {
   await test('a_pair_is_written', () => pairsAreWritten(pair.page));
   await test('a_written_pair_is_saved_as_a_picture', () => browsing.expectExports(pair.page, 'write'));
   await pair.close();
+  const masks = await openPage(browser, join(folder, 'masks.html'));
+  await test('masks_of_a_text_are_filled', () => masksAreFilled(masks.page, mha));
+  await test('masks_of_a_text_look_well', async () => {
+    await browsing.expectAccessible(masks.page, 'masks');
+    await browsing.expectExports(masks.page, 'write');
+    expect(masks.problems.length === 0, masks.problems.join('; '));
+  });
+  await masks.close();
   await Promise.all([
     test('heads_of_a_text_have_marks', () => headsHaveMarks(browser, path)),
     test('a_written_text_is_shared', () => textsAreShared(browser, folder)),
