@@ -190,9 +190,22 @@ void nn_public_copied(const void *model, mha_tensor weight)
         nn_safetensors_forget(m->shards.file[n], weight.data, (size_t)(last + 1) * mha_type_size(weight.type));
 }
 
+/* How many tokens a network has room for that replaces one with less: half as many again, as far as there are positions, so
+ * that a text that grows while it is written does not need a network for every token. */
+static int64_t ample(int64_t tokens, int64_t had, const nn_input_config *in)
+{
+    int64_t most = nn_public_positions(in), more = had + had / 2;
+    if (most && more > most) more = most;
+    return tokens > had && tokens < more ? more : tokens;
+}
+
 mha_status nn_public_net(mha_context *ctx, mha_model *m, int64_t B, int64_t encoder_tokens, int64_t decoder_tokens)
 {
     char error[240] = "";
+    if (m->net && B <= m->batch) {
+        encoder_tokens = ample(encoder_tokens, m->tokens[0], &m->d.encoder.input);
+        decoder_tokens = ample(decoder_tokens, m->tokens[1], &m->d.decoder.input);
+    }
     nn_model_options options = {.batch = B,
                                 .encoder_tokens = encoder_tokens,
                                 .decoder_tokens = decoder_tokens,

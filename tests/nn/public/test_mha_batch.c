@@ -109,3 +109,29 @@ static void try_scaling(nn_rotary_scaling scaling, const char *what)
 TEST(plain_rotary_in_a_batch) { try_scaling(NN_ROTARY_AS_IS, "plain"); }
 TEST(dynamic_rotary_in_a_batch) { try_scaling(NN_ROTARY_DYNAMIC, "dynamic"); }
 TEST(long_rotary_in_a_batch) { try_scaling(NN_ROTARY_LONG, "LongRoPE"); }
+
+/* Networks are made for half as many tokens again, and give the bits of one that was made for the sequence. */
+TEST(a_growing_sequence)
+{
+    mha_context *ctx = context_make(NULL, 2, (mha_parallel){0}, NULL);
+    mha_model *grown = make_model(NN_ROTARY_AS_IS), *fresh = make_model(NN_ROTARY_AS_IS);
+    int32_t tokens[T];
+    float logits[2][T][V];
+    int64_t room = 0;
+    int networks = 0;
+    for (int i = 0; i < T; i++) tokens[i] = (i * i + 3 * i) % V;
+    for (int64_t n = 8; n <= T; n++) {
+        mha_model_inputs in = {.tokens = mha_tensor_2d(tokens, MHA_INT32, 1, n)};
+        mha_model_outputs out = {.logits = mha_tensor_3d(logits[0], MHA_FLOAT32, 1, n, V)};
+        expect(!mha_model_run(ctx, grown, &out, &in), "%s", mha_context_error(ctx));
+        networks += grown->tokens[1] != room;
+        room = grown->tokens[1];
+        out.logits.data = logits[1];
+        if (n == T) expect(!mha_model_run(ctx, fresh, &out, &in), "%s", mha_context_error(ctx));
+    }
+    expect(networks == 4, "%d networks; 8, 12, 18 and 27 tokens need 4", networks);
+    expect(!memcmp(logits[0], logits[1], sizeof logits[0]), "a larger network has other bits");
+    mha_model_free(grown);
+    mha_model_free(fresh);
+    mha_context_free(ctx);
+}
