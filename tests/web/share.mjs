@@ -91,6 +91,35 @@ async function copiesOpen(browser, folder) {
   await close();
 }
 
+/* A drawing travels in the address and in a copy of the page. */
+async function drawingsOpen(browser, folder, address) {
+  const {page, problems, close} = await openPage(browser, `${address}/main.html`), sheet = page.locator('#sheet');
+  const drawn = (where) => where.evaluate(() => {
+    const {data, store} = window.mhaView, {image, result} = store.get();
+    return {bytes: Array.from(data.images[image].bytes).join(), own: image === data.images.length - 1, shown: !document.querySelector('.draw-out').hidden,
+      best: Array.from(result.probabilities, (p) => p.toFixed(5)).join()};
+  });
+  await sheet.scrollIntoViewIfNeeded();
+  const {x, y, width, height} = await sheet.boundingBox();
+  await page.mouse.move(x + 0.3 * width, y + 0.25 * height);
+  await page.mouse.down();
+  for (const [across, down] of [[0.7, 0.25], [0.45, 0.8]]) await page.mouse.move(x + across * width, y + down * height, {steps: 10});
+  await page.mouse.up();
+  await page.waitForFunction(() => !window.mhaView.store.get().penDown && /drawing=/.test(location.hash));
+  const wanted = await drawn(page);
+  expect(wanted.own && wanted.shown, 'nothing is drawn');
+  const [download] = await Promise.all([page.waitForEvent('download'), page.click('#save-page')]), copy = join(folder, 'drawing-saved.html');
+  writeFileSync(copy, readFileSync(await download.path()));
+  for (const [what, place] of [['a link', page.url()], ['a copy', copy]]) {
+    const other = await openPage(browser, place), got = await drawn(other.page);
+    for (const key of Object.keys(wanted)) expect(got[key] === wanted[key], `${what}: ${key} is another`);
+    expect((await other.page.locator('.page-notice').count()) === 0, `${what}: a notice`);
+    await other.close();
+  }
+  expect(problems.length === 0, problems.join('; '));
+  await close();
+}
+
 /* What may stand behind the #, and what the notice says; the page is there in any case. */
 const odd = {
   '#v=2&image=1': /version 2 .* this is version 1/,
@@ -142,6 +171,7 @@ export async function testSharing(browser, folder) {
   const {address, close} = await servePages(folder);
   await Promise.all([
     test('a_link_opens_in_its_state', () => linksOpen(browser, folder, address)),
+    test('a_drawing_opens_from_a_link_and_from_a_copy', () => drawingsOpen(browser, folder, address)),
     test('a_saved_page_opens_in_its_state', () => copiesOpen(browser, folder)),
     test('an_odd_address_gives_a_notice', () => oddAddresses(browser, folder, 'main')),
     test('an_odd_address_of_weights_gives_a_notice', () => oddAddresses(browser, folder, 'weights')),
