@@ -65,7 +65,8 @@ static void help(void)
          "\n"
          "The page is a single file that needs no network; open it in a browser. That of\n"
          "a Vision Transformer runs the model itself, so heads can be switched off\n"
-         "interactively. Maps of more than 250 tokens are pooled, with a note on the page.");
+         "interactively; that of a text model does if its files have at most 64 MB. Maps\n"
+         "of more than 250 tokens are pooled, with a note on the page.");
 }
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */

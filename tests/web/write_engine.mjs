@@ -194,8 +194,13 @@ async function testNext(engine) {
 async function testTokenizers(engine) {
   if (!tokenizers) return skip('tokenizers_of_others', 'set MHA_TOKENIZERS to their folder');
   for (const name of readdirSync(tokenizers).filter((entry) => existsSync(join(tokenizers, entry, 'cases.json')))) {
+    const open = () => openFiles(engine, join(folder, 'letters'), join(tokenizers, name, 'tokenizer.json')), why = messageOf(() => open().close());
+    if (/this build/.test(why)) {
+      skip(`texts_are_encoded_as_${name}`, `${why.replace(/^.*: /, '')}; ./dev setup downloads the sources`);
+      continue;
+    }
     await test(`texts_are_encoded_as_${name}`, async () => {
-      const model = openFiles(engine, join(folder, 'letters'), join(tokenizers, name, 'tokenizer.json'));
+      const model = open();
       const cases = JSON.parse(readFileSync(join(tokenizers, name, 'cases.json')));
       for (const {text, ids, decoded} of cases) {
         const got = Array.from(model.encode(text).ids);

@@ -72,12 +72,16 @@ function createEngine(calls, files) {
     /* A text model of a page: its files, {path: base64}, the paths of the model and of its tokenizers among them. */
     openText({files: packed, model, tokenizer = null, target_tokenizer: target = null}) {
       for (const [path, text] of Object.entries(packed)) files.set(path, decodeBase64(text));
+      let page = 0;
       try {
-        const page = withCopies([bytesOf(`/${model}`)], (path) => calls.page_open(path, 0));
+        page = withCopies([bytesOf(`/${model}`)], (path) => calls.page_open(path, 0));
         if (!page) throw lastError();
         const opened = createEngineModel(calls, page, tools);
         if (tokenizer) opened.openTokenizers(tokenizer, target);
         return opened;
+      } catch (error) {
+        calls.page_close(page);
+        throw error;
       } finally {
         Object.keys(packed).forEach((path) => files.delete(path)); /* the engine has read them */
       }
