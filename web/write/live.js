@@ -22,7 +22,7 @@ async function startWriting(data, mapStores) {
   try {
     if (live.why) throw new Error(live.why);
     const model = await openLive(live), first = firstText(model, live);
-    const store = createStore({...first, ...firstSettings(), running: false, ended: false, result: null, next: null, mask: 0,
+    const store = createStore({...first, ...firstSettings(), running: false, ended: false, result: null, tokens: null, next: null, mask: 0,
       problem: null, pointed: null});
     const writer = createWriter(model, data, store, mapStores);
     return {store, writer, first, panel: createWritePanel(store, writer, mapStores, data)};

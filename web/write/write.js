@@ -30,8 +30,8 @@ function createTextBox(store, writer) {
   };
   area.addEventListener('input', () => {
     clearTimeout(timer);
-    store.set({running: false});
     timer = setTimeout(read, writer.patience());
+    writer.preview(area.value);
   });
   const update = ({text, result}) => {
     if (text !== typed) area.value = typed = text;
@@ -132,8 +132,8 @@ function createWritePanel(store, writer, mapStores, data) {
     return pointed && pointed.side === sideOf(n) ? pointed.n : mapStores[n].get().token;
   };
 
-  function fill({result}) {
-    result.sides.forEach((side, n) => chips[n].fill(side, n === last && writer.live.kind !== 'encoder'));
+  function fill({tokens}) {
+    tokens.forEach((side, n) => chips[n].fill(side, n === last && writer.live.kind !== 'encoder'));
   }
 
   function paint() {
@@ -143,7 +143,7 @@ function createWritePanel(store, writer, mapStores, data) {
     chips.forEach((line, side) => {
       const n = arcs.findIndex(({attention}, at) => sideOf(at) === side && attention.same), at = n < 0 ? 0 : n;
       line.shade(meanRow(arcs[at].attention, Math.min(queryOf(at), arcs[at].attention.queries - 1)));
-      line.mark(Math.min(mapStores[at].get().token, arcs[at].attention.queries - 1));
+      line.mark(Math.min(mapStores[at].get().token, store.get().tokens[side].ids.length - 1));
     });
   }
   let frame = 0;
@@ -151,7 +151,7 @@ function createWritePanel(store, writer, mapStores, data) {
     if (!frame) frame = requestAnimationFrame(paint);
   };
 
-  store.on('result', (state) => {
+  store.on('tokens', (state) => {
     fill(state);
     later();
   });
@@ -164,7 +164,7 @@ function createWritePanel(store, writer, mapStores, data) {
   mapStores.forEach((maps) => maps.on(['set', 'token', 'block', 'head', 'theme'], later));
   problem.textContent = store.get().problem || '';
   problem.hidden = !store.get().problem;
-  if (store.get().result) fill(store.get());
+  if (store.get().tokens) fill(store.get());
   paint();
   new ResizeObserver(later).observe(arcs[0].body);
   const body = [

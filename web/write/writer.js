@@ -3,7 +3,8 @@
  * In the store, `text` is what was typed and `more` the ids of the tokens behind it: generated, or chosen among the likeliest.
  * A model with two stacks reads `text` and writes `more`. A change of these runs the model; `result` then has the tokens of
  * each stack and their maps, which also go to the stores of the attention panels, `next` what may follow. What cannot be run
- * leaves the last result and says why in `problem`. */
+ * leaves the last result and says why in `problem`. While somebody types, only `tokens` follow, which takes no time; the model
+ * reads when typing pauses, for as long as it took the last time and more. */
 
 const mapNumbersMost = 2 ** 24; /* weights of all heads: 64 MB */
 const writeTokensMost = 1024;
@@ -78,10 +79,19 @@ function createWriter(model, data, store, mapStores) {
   function refresh(state, follow = true) {
     try {
       const result = run(state), next = lookAhead(state, result);
-      store.set({result, next, problem: null, ended: false, pointed: null});
+      store.set({result, next, tokens: result.sides, problem: null, ended: false, pointed: null});
       feed(result, follow);
     } catch (error) {
       store.set({problem: error.message, running: false});
+    }
+  }
+
+  /* The tokens of a text that is being typed, before the model reads it. */
+  function preview(text) {
+    try {
+      store.set({tokens: readSides({text, more: []}), running: false, pointed: null});
+    } catch {
+      store.set({running: false}); /* what is wrong is said when the model reads it */
     }
   }
 
@@ -138,7 +148,7 @@ function createWriter(model, data, store, mapStores) {
   refresh(store.get(), false);
 
   return {
-    model, live, pair, most, step,
+    model, live, pair, most, step, preview,
     predicts: live.kind !== 'encoder' || live.mask >= 0,
     isToken: (id) => Number.isInteger(id) && id < live.vocabulary,
     maskWord: live.mask >= 0 ? words[0](live.mask) : null,
