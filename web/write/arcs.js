@@ -100,11 +100,18 @@ function createArcCell(store, attention, layer, head) {
   };
 }
 
+/* How many heads stand beside each other on a narrow page: at most `most`, and as many in each line, if that can be. */
+function evenColumns(heads, most) {
+  for (let columns = Math.min(heads, most); columns > 1; columns--) if (heads % columns === 0) return columns;
+  return Math.min(heads, most);
+}
+
 /* All heads of a set of maps; `title` is '' if the page has only one. */
 function createArcs(store, set, title, id) {
   const attention = loadAttention(set, id), heading = element('h3', {class: 'arcs-about'}), legend = marksLegend(attention);
   const cells = attention.facts.flatMap(({layer, head}, n) => (set.words[n] === 'removed' ? [] : [createArcCell(store, attention, layer, head)]));
-  const body = element('div', {class: 'arc-cells cells', style: `--heads:${attention.heads}`}, cells.map((cell) => cell.element));
+  const body = element('div', {class: 'arc-cells cells', style: `--heads:${attention.heads};--some:${evenColumns(attention.heads, 4)};--few:${evenColumns(attention.heads, 3)}`},
+    cells.map((cell) => cell.element));
   return {
     attention, title, body,
     element: element('div', {class: 'arcs', id: `arcs-${id}`}, element('div', {class: 'arcs-head'}, heading, legend), body),
