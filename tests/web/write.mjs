@@ -111,6 +111,29 @@ async function writesOnAndPauses(page) {
   expect(!after.running && after.more.length === 0, 'typing does not stop the writing');
 }
 
+/* A model whose runs take long: tokens come faster than maps, which follow when the writing pauses. */
+async function slowModelsWriteOn(browser, path) {
+  const {page, close} = await openPage(browser, path);
+  await page.evaluate(() => {
+    const {model} = window.mhaView.writing.writer, run = model.runTokens;
+    window.runs = 0;
+    model.runTokens = (...all) => {
+      const end = performance.now() + 600;
+      while (performance.now() < end);
+      window.runs++;
+      return run(...all);
+    };
+  });
+  await page.click('#write-on');
+  await page.waitForFunction(() => window.mhaView.writing.store.get().more.length >= 6);
+  await page.click('#write-on');
+  const {more, sides} = await writing(page), runs = await page.evaluate(() => window.runs), chipCount = await page.locator(chips(0)).count();
+  expect(runs < more.length, `${runs} runs for ${more.length} tokens`);
+  expect(sides[0].ids.slice(-more.length).join() === more.join() && chipCount === sides[0].ids.length, `${sides[0].ids.length} tokens, ${chipCount} shown`);
+  expect((await page.evaluate(() => window.mhaView.store.get().set.queries)) === sides[0].ids.length, 'the maps are of another text');
+  await close();
+}
+
 /* A model with few positions: it writes up to the last one, and says how many tokens fit. */
 async function stopsWhereItIsFull(browser, folder) {
   const path = writeChanged(folder, 'text.html', 'short.html', (data) => ({...data, live: {...data.live, positions: 32}}));
@@ -420,6 +443,7 @@ export async function testWriting(browser, mha, folder) {
   });
   await masks.close();
   await Promise.all([
+    test('a_slow_model_writes_on', () => slowModelsWriteOn(browser, path)),
     test('heads_of_a_text_have_marks', () => headsHaveMarks(browser, path)),
     test('a_written_text_is_shared', () => textsAreShared(browser, folder)),
     test('pages_of_a_text_that_cannot_run', () => pagesThatCannotRun(browser, folder)),

@@ -33,11 +33,11 @@ function createTextBox(store, writer) {
     timer = setTimeout(read, writer.patience());
     writer.preview(area.value);
   });
-  const update = ({text, result}) => {
+  const update = ({text, tokens}) => {
     if (text !== typed) area.value = typed = text;
-    if (result) count.textContent = `${result.sides.map(({ids}) => plural(ids.length, 'token')).join(' + ')} of ${writer.most.toLocaleString('en')}`;
+    if (tokens) count.textContent = `${tokens.map(({ids}) => plural(ids.length, 'token')).join(' + ')} of ${writer.most.toLocaleString('en')}`;
   };
-  store.on(['text', 'result'], update);
+  store.on(['text', 'tokens'], update);
   update(store.get());
   const flush = () => timer && read(); /* what was typed last */
   return {area, read, flush, element: element('div', {class: 'write-box'},
@@ -155,7 +155,7 @@ function createWritePanel(store, writer, mapStores, data) {
     fill(state);
     later();
   });
-  store.on('more', ({more, result}) => more.length && result && announce(result.sides[last].words[result.sides[last].words.length - 1]));
+  store.on('more', ({more, tokens}) => more.length && tokens && announce(tokens[last].words[tokens[last].words.length - 1]));
   store.on('pointed', later);
   store.on('problem', ({problem: words}) => {
     problem.textContent = words || '';

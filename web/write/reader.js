@@ -1,0 +1,129 @@
+/* What the model makes of a text: tokens, maps, what may come next, and a continuation. */
+
+const mapNumbersMost = 2 ** 24; /* weights of all heads: 64 MB */
+const writeTokensMost = 1024;
+
+/* How many tokens the page can show: the model's positions, and room for the maps. */
+function tokensThatFit(live, sets) {
+  const heads = sets.reduce((sum, set) => sum + set.layers * set.heads, 0);
+  const room = Math.min(writeTokensMost, Math.floor(Math.sqrt(mapNumbersMost / heads)));
+  return live.positions ? Math.min(room, live.positions) : room;
+}
+
+/* The tokens that a decoder beside an encoder starts with. */
+function decoderStart(model, text) {
+  const generation = model.generate(model.encode(text).ids);
+  try {
+    return Array.from(generation.ids());
+  } finally {
+    generation.close();
+  }
+}
+
+/* `read` gives the tokens of each stack, {ids, words, prompt}, of which the last grows; `run` their maps; `lookAhead` what may stand at
+ * rows of the last run. They throw what is wrong, in a sentence. */
+function createReader(model, {live, sets}) {
+  const pair = live.kind === 'pair', masks = live.kind === 'encoder', most = tokensThatFit(live, sets);
+  const words = [false, true].map((target) => remember((id) => model.word(id, target)));
+  const side = (ids, n, prompt) => ({ids, words: ids.map(words[n]), prompt});
+  let start = null;
+
+  /* As the model has it, and as it is drawn. */
+  function likely(row, state) {
+    const raw = model.next(row, {temperature: 1, top_k: 0, top_p: 1});
+    if (masks) return raw.map((one) => ({...one, raw: one.p}));
+    const drawn = new Map(state.temperature ? model.next(row, engineSettings(state)).map(({id, p}) => [id, p]) : [[raw[0].id, 1]]);
+    return raw.map(({id, word, p}) => ({id, word, raw: p, p: drawn.get(id) || 0}));
+  }
+
+  return {
+    most, pair, masks, words,
+    read({text, more}) {
+      if (text === '') throw new Error('The text is empty. Type something.');
+      const ids = Array.from(model.encode(text).ids);
+      if (pair && !start) start = decoderStart(model, text);
+      const sides = pair ? [ids, [...start, ...more]] : [[...ids, ...more]];
+      for (const {length} of sides) {
+        if (length > most) throw new Error(`This has ${length.toLocaleString('en')} tokens; at most ${most.toLocaleString('en')} fit. Shorten the text.`);
+      }
+      if (sides[0].length < 2) throw new Error('This is a single token; attention needs two.');
+      return sides.map((all, n) => side(all, n, all.length - (n === sides.length - 1 ? more.length : 0)));
+    },
+    /* The same with one more token. */
+    extend: (sides, id) => sides.map((one, n) => (n < sides.length - 1 ? one
+      : {...one, ids: [...one.ids, id], words: [...one.words, words[n](id)]})),
+    run(sides) {
+      const ids = sides.map((one) => one.ids), maps = pair ? model.runPair(...ids, 2) : model.runTokens(...ids, 2);
+      const statistics = statisticsOf(model, maps);
+      if (!statistics.every(({entropy}) => Number.isFinite(entropy))) throw new Error('The model has weights of attention that are not numbers.');
+      return {sides, sets: liveSets(sets, sides, maps, statistics)};
+    },
+    /* Behind the last token, or at each mask. */
+    lookAhead(state, {sides}) {
+      const {ids} = sides[sides.length - 1], rows = masks ? ids.flatMap((id, n) => (id === live.mask ? [n] : [])) : [ids.length - 1];
+      return rows.map((row) => ({row, list: likely(row, state)}));
+    },
+  };
+}
+
+/* ---- Maps of a run ----------------------------------------------------------------------------------------------- */
+
+/* {entropy, effective} of each head, as the engine has them. */
+function statisticsOf(model, maps) {
+  const heads = maps.reduce((sum, map) => sum + map.heads, 0), numbers = model.take('statistics', 4 * heads);
+  return Array.from({length: heads}, (_, n) => ({entropy: numbers[4 * n], effective: numbers[4 * n + 1]}));
+}
+
+/* Sets as the page has them, with the maps of a run; their attentions lie in the same order. Layers with fewer heads than others
+ * have empty maps. */
+function liveSets(sets, sides, maps, statistics) {
+  let layer = 0, first = 0;
+  return sets.map((set) => {
+    const {decoder, cross, queries, keys} = maps[layer], size = queries * keys, count = set.layers * set.heads;
+    const numbers = new Float32Array(count * size), facts = new Array(count).fill({entropy: 0, effective: 0});
+    for (let l = 0; l < set.layers; l++) {
+      const {heads, weights} = maps[layer++];
+      numbers.set(weights, l * set.heads * size);
+      for (let h = 0; h < heads; h++) facts[l * set.heads + h] = statistics[first++];
+    }
+    const own = sides[decoder && sides.length > 1 ? 1 : 0], other = cross ? sides[0] : own;
+    return {...set, pooled: null, queries, keys, weights: {numbers}, tokens: {queries: own.words, keys: other.words},
+      entropy: facts.map(({entropy}) => entropy), effective: facts.map(({effective}) => effective)};
+  });
+}
+
+/* ---- A continuation ---------------------------------------------------------------------------------------------- */
+
+/* Tokens that follow a text, with the cache of a generation. The generation goes on as long as nothing else is written or set. */
+function createContinuation(model, {most, pair}) {
+  let current = null;
+  const keyOf = (state, more) => JSON.stringify([state.text, more, engineSettings(state)]);
+
+  function forget() {
+    if (current) current.handle.close();
+    current = null;
+  }
+
+  /* Seeds differ by place, so that a text that is continued later does not repeat its random numbers. */
+  function begin(state) {
+    const {tokens} = state, settings = {...engineSettings(state), seed: state.seed + state.more.length,
+      max_new_tokens: most - tokens[tokens.length - 1].ids.length};
+    forget();
+    current = {handle: model.generate(tokens[0].ids, settings, pair ? tokens[1].ids : []), key: keyOf(state, state.more)};
+  }
+
+  return {
+    /* The next token; null at the end. */
+    next(state) {
+      if (!current || current.key !== keyOf(state, state.more)) begin(state);
+      try {
+        const id = current.handle.step();
+        if (id !== null) current.key = keyOf(state, [...state.more, id]);
+        return id;
+      } catch (error) {
+        forget();
+        throw error;
+      }
+    },
+  };
+}
