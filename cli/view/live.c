@@ -120,8 +120,8 @@ static const char *obstacle(parcel *p, const view_text *v, const texts *t, char 
         (t->pair && !take_tokenizer(p, 1, t->ctx, t->out)))
         return "The files of the model or of its tokenizer could not be found again.";
     if (p->bytes <= (int64_t)ROOM * MEGA) return NULL;
-    snprintf(line, 120, "The model and its tokenizer have %.0f MB; pages hold up to %d MB.", (double)p->bytes / MEGA,
-             ROOM);
+    int64_t tenths = (p->bytes + MEGA / 10 - 1) / (MEGA / 10); /* rounded up */
+    snprintf(line, 120, "The model and its tokenizer have %.1f MB; pages hold up to %d MB.", (double)tenths / 10, ROOM);
     return line;
 }
 
