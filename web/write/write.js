@@ -13,6 +13,8 @@ const writeKinds = {
     'token by token. Point at a token to see what every head attends to.'},
 };
 
+const maskLead = ' Put a mask in place of a word to see what the model expects there.';
+
 /* ---- The text box and the buttons -------------------------------------------------------------------------------- */
 
 /* The model reads when typing pauses. */
@@ -168,7 +170,7 @@ function createWritePanel(store, writer, mapStores, data) {
   paint();
   new ResizeObserver(later).observe(arcs[0].body);
   const body = [
-    element('div', {class: next ? 'write' : 'write alone'},
+    element('div', {class: `write ${writer.live.kind}${next ? '' : ' alone'}`},
       element('div', {class: 'write-side'}, text.element, problem, createWriteButtons(store, writer, text), chips.map((line) => line.element)),
       next && next.element),
     writer.live.kind !== 'encoder' && createSettings(store),
@@ -179,7 +181,7 @@ function createWritePanel(store, writer, mapStores, data) {
   return {
     id: 'write',
     title: 'Write a text',
-    element: panelFrame('write', 'Write a text', kind.lead, null, ...body),
+    element: panelFrame('write', 'Write a text', kind.lead + (writer.maskWord ? maskLead : ''), null, ...body),
     toSvg: () => writeSvg(store.get(), arcs, queryOf, data),
   };
 }
