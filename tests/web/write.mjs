@@ -450,7 +450,9 @@ export async function testWriting(browser, mha, folder) {
     test('a_text_model_with_a_nan', () => aModelWithANan(browser, folder)),
     test('an_odd_link_to_a_text_gives_a_notice', () => oddLinks(browser, folder)),
     test('a_text_keeps_still', async () => {
-      for (const size of [{width: 1200}, {width: 390, height: 844, touch: true}, {width: 320, height: 640, touch: true}]) await keepsStill(browser, path, size);
+      for (const size of [{width: 1440}, {width: 1024}, {width: 768}, {width: 390, height: 844, touch: true}, {width: 320, height: 640, touch: true}]) {
+        await keepsStill(browser, path, size);
+      }
     }),
   ]);
 }
