@@ -98,9 +98,11 @@ function meanRow(attention, query) {
 function createChips(store, side, label, choose) {
   const text = createTokenText(`write-tokens-${side}`, label, choose), {element: box} = text;
   box.classList.add('chips');
-  box.addEventListener('pointerover', (event) => {
-    const chip = event.target.closest('[data-token]');
-    if (chip && event.pointerType === 'mouse') store.set({pointed: {side, n: Number(chip.dataset.token)}});
+  box.addEventListener('pointermove', (event) => { /* not pointerover: tokens that move under a pointer are not pointed at */
+    const chip = event.target.closest('[data-token]'), {pointed} = store.get();
+    if (!chip || event.pointerType !== 'mouse') return;
+    const n = Number(chip.dataset.token);
+    if (!pointed || pointed.side !== side || pointed.n !== n) store.set({pointed: {side, n}});
   });
   box.addEventListener('pointerleave', () => store.set({pointed: null}));
   return {
@@ -126,6 +128,7 @@ function createWritePanel(store, writer, mapStores, data) {
   const problem = element('p', {class: 'notice', id: 'write-problem', role: 'status', hidden: true});
   const arcs = data.sets.map((set, n) => createArcs(mapStores[n], set, data.sets.length > 1 ? set.title : '', `write-${n}`));
   const chips = kind.chips.map((label, side) => createChips(store, side, label, (n) => {
+    store.set({pointed: null});
     mapStores.forEach((maps, at) => sideOf(at) === side && maps.set({token: n}));
     announce(arcs.filter((_, at) => sideOf(at) === side).map((group) => strongestInWords(group.attention, n)).join(' '));
   }));
