@@ -96,7 +96,7 @@ function startAttention(data) {
 /* The head and query that a panel starts with: an induction head if there is one, else one with a name; and the last token
  * whose strongest key is neither the first token nor itself. */
 function firstChoice(set, attention) {
-  const named = (word) => set.words.findIndex((words) => words.startsWith(word));
+  const named = (word) => set.words.findIndex((words) => words.startsWith(word) && !words.endsWith('weakly'));
   const found = ['induction', 'the previous token', 'the same token', 'aligned', 'single'].map(named).find((n) => n >= 0);
   const n = found === undefined ? 0 : found;
   const block = Math.floor(n / set.heads), head = n % set.heads;
@@ -115,7 +115,8 @@ function textFacts(data, sets) {
 }
 
 const textLeads = {
-  live: 'The whole model runs in this page. Write a text, and see its tokens, what the model predicts and what every head attends to.',
+  predicts: 'The whole model runs in this page. Write a text, and see its tokens, what the model predicts and what every head attends to.',
+  reads: 'The whole model runs in this page. Write a text, and see its tokens and what every head attends to.',
   still: 'Select a token and see which other tokens each head attends to, as a map, as lines and as shaded text.',
 };
 
@@ -132,7 +133,7 @@ async function startText(data) {
   stores[0].on('theme', (state) => stores.slice(1).forEach((store) => store.set({theme: state.theme})));
   const view = {data, store: stores[0], stores, model: null, panels, writing};
   const facts = () => textFacts(data, stores.map((store) => store.get().set));
-  const showFacts = pageHead(data, facts(), panels, textLeads[writing ? 'live' : 'still'], [...shareButtons(view), themeButton(stores[0])]);
+  const showFacts = pageHead(data, facts(), panels, textLeads[!writing ? 'still' : writing.writer.predicts ? 'predicts' : 'reads'], [...shareButtons(view), themeButton(stores[0])]);
   stores.forEach((store) => store.on('set', () => showFacts(facts())));
   if (data.still) document.getElementById('main').append(element('p', {class: 'notice', id: 'still', role: 'note'}, data.still));
   placePanels(panels);

@@ -15,6 +15,8 @@ export async function badTextsGiveANotice(page) {
     expect(wanted.test(await notice()) && (await page.isVisible('#write-problem')), `${text.slice(0, 10)}: ${await notice()}`);
     expect((await shownTokens(page)).join() === before.join(), 'the last text is gone');
     expect(await page.isDisabled('#write-step'), 'one can step');
+    expect(await page.evaluate(() => [...document.querySelectorAll('#write .next, #write .chips-place')].every((part) => part.inert)), 'the last text can be used');
+    expect((await page.textContent('#write-count')) === '', `it has ${await page.textContent('#write-count')}`);
   }
   for (const text of ['<img src=x onerror="window.hit=1">', '\ud800 lone', '👩‍👩‍👧 مرحبا', 'a\u0000b', '\n\n\t']) {
     await page.evaluate((value) => window.mhaView.writing.store.set({text: value, more: []}), text);
@@ -23,7 +25,7 @@ export async function badTextsGiveANotice(page) {
   }
   expect(!(await page.evaluate(() => window.hit)) && (await page.locator('#main img').count()) === 0, 'a text became markup');
   await type(page, 'the cat');
-  expect(await page.isHidden('#write-problem'), 'the notice stays');
+  expect(await page.isHidden('#write-problem') && (await page.locator('#write [inert]').count()) === 0, 'the notice stays');
 }
 
 /* The page with another object of data; `change` is called in the test. */

@@ -6,15 +6,15 @@ function headWords({words, heads}, layer, head) {
   return own && own !== 'mixed' ? own : null;
 }
 
-/* The kinds with a mark: how their words begin, and what the legend says. */
+/* The kinds with a mark, by their words, and what the legend says. */
 const headKinds = [
-  {name: 'induction', begin: 'induction', letter: 'I', text: 'induction: to what followed the same token before'},
-  {name: 'previous', begin: 'the previous token', letter: 'P', text: 'the previous token'},
+  {name: 'induction', words: 'induction', letter: 'I', text: 'induction: mostly to what followed the same token before'},
+  {name: 'previous', words: 'the previous token', letter: 'P', text: 'mostly to the previous token'},
 ];
 
 function headKind(attention, layer, head) {
-  const words = headWords(attention, layer, head);
-  return (words && headKinds.find(({begin}) => words.startsWith(begin))) || null;
+  const own = headWords(attention, layer, head);
+  return headKinds.find(({words}) => words === own) || null;
 }
 
 const kindMark = ({name, letter}) => element('span', {class: `head-mark ${name}`, 'data-letter': letter, 'aria-hidden': true});

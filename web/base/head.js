@@ -49,11 +49,11 @@ function createAnswer(store, model, data) {
   const answer = element('b', {id: 'answer'}), share = element('span', {id: 'answer-share'});
   const name = element('span', {id: 'image-name', class: 'answer-name'});
   const update = () => {
-    const {result, image} = store.get(), best = bestOf(result.logits), shown = data.images[image], known = hasLabel(shown);
+    const {result, image, gates} = store.get(), off = countOff(gates), best = bestOf(result.logits), shown = data.images[image], known = hasLabel(shown);
     drawPicture(canvas, shown.bytes, model.config.rows, model.config.columns);
     answer.textContent = String(best);
     share.textContent = percent(result.probabilities[best]);
-    name.textContent = shown.name;
+    name.textContent = shown.name + (off ? ` · ${plural(off, 'head')} off` : '');
     answer.classList.toggle('wrong', known && shown.label !== best);
     answer.title = known ? `label ${shown.label}` : '';
   };

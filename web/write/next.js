@@ -10,12 +10,11 @@ function createNextRow(choose) {
     element('span', {class: 'next-bar', 'aria-hidden': true}, raw, fill), share);
   return {
     element: element('li', null, button),
-    /* `most` is the largest probability of the list, whose bar is as long as can be. */
-    update(one, most, verb) {
+    update(one, verb) {
       button.disabled = !one;
       word.textContent = one ? clipToken(visibleToken(one.word), 24) : '\u00a0';
-      raw.style.width = one ? `${svgNumber((100 * one.raw) / most)}%` : '0';
-      fill.style.width = one ? `${svgNumber((100 * one.p) / most)}%` : '0';
+      raw.style.width = one ? `${svgNumber(100 * one.raw)}%` : '0';
+      fill.style.width = one ? `${svgNumber(100 * one.p)}%` : '0';
       share.textContent = one ? percent(one.p) : '';
       button.classList.toggle('cut', Boolean(one) && one.p === 0);
       if (one) button.setAttribute('aria-label', `${word.textContent} ${share.textContent}: ${verb}`);
@@ -23,8 +22,6 @@ function createNextRow(choose) {
     },
   };
 }
-
-const largestShare = (list) => Math.max(1e-9, ...list.map(({raw, p}) => Math.max(raw, p)));
 
 function createNext(store, writer) {
   const masks = writer.live.kind === 'encoder', verb = masks ? 'put it in place of the mask' : 'append it';
@@ -41,8 +38,8 @@ function createNext(store, writer) {
   const list = element('ol', {class: 'next-list', 'aria-labelledby': 'next-title'}, rows.map((row) => row.element));
 
   function update(state) {
-    const at = current(), places = state.next || [], most = at ? largestShare(at.list) : 1;
-    rows.forEach((row, n) => row.update(at ? at.list[n] : null, most, verb));
+    const at = current(), places = state.next || [];
+    rows.forEach((row, n) => row.update(at ? at.list[n] : null, verb));
     title.textContent = !masks ? 'What comes next' : at ? `What the model expects at token ${at.row + 1}` : 'What the model expects';
     hint.textContent = masks ? (at ? 'Click a word to put it in place of the mask.' : 'Insert a mask into the text to see what the model expects there.')
       : state.ended || (state.temperature ? 'Outlined: the model’s probability. Filled: after the settings below. Click a word to append it.'

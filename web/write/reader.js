@@ -94,9 +94,11 @@ function liveSets(sets, sides, maps, statistics) {
 
 /* ---- A continuation ---------------------------------------------------------------------------------------------- */
 
-/* Tokens that follow a text, with the cache of a generation. The generation goes on as long as nothing else is written or set. */
+/* Tokens that follow a text, with the cache of a generation. The generation goes on as long as nothing else is written or set. What was
+ * drawn once behind some tokens is drawn there again: whoever goes back and on has the same text. */
 function createContinuation(model, {most, pair}) {
   let current = null;
+  const drawn = new Map(); /* ids by what they stand behind */
   const keyOf = (state, more) => JSON.stringify([state.text, more, engineSettings(state)]);
 
   function forget() {
@@ -115,10 +117,13 @@ function createContinuation(model, {most, pair}) {
   return {
     /* The next token; null at the end. */
     next(state) {
-      if (!current || current.key !== keyOf(state, state.more)) begin(state);
+      const here = keyOf(state, state.more);
+      if (current && current.key !== here && drawn.has(here)) return drawn.get(here);
+      if (!current || current.key !== here) begin(state);
       try {
         const id = current.handle.step();
         if (id !== null) current.key = keyOf(state, [...state.more, id]);
+        drawn.set(here, id);
         return id;
       } catch (error) {
         forget();

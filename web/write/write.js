@@ -22,7 +22,7 @@ function createTextBox(store, writer) {
   const {box} = writeKinds[writer.live.kind];
   const area = element('textarea', {id: 'write-text', rows: 3, spellcheck: 'false', autocomplete: 'off', autocapitalize: 'off', dir: 'auto',
     'aria-describedby': 'write-count'});
-  const count = element('span', {id: 'write-count', class: 'hint'});
+  const count = element('span', {id: 'write-count', class: 'hint', title: 'The page has room for the maps of so many tokens.'});
   let timer = 0, typed = null;
   const read = () => {
     clearTimeout(timer);
@@ -35,11 +35,12 @@ function createTextBox(store, writer) {
     timer = setTimeout(read, writer.patience());
     writer.preview(area.value);
   });
-  const update = ({text, tokens}) => {
+  const update = ({text, tokens, problem}) => {
     if (text !== typed) area.value = typed = text;
-    if (tokens) count.textContent = `${tokens.map(({ids}) => plural(ids.length, 'token')).join(' + ')} of ${writer.most.toLocaleString('en')}`;
+    if (problem) count.textContent = '';
+    else if (tokens) count.textContent = `${tokens.map(({ids}) => plural(ids.length, 'token')).join(' + ')} of ${writer.most.toLocaleString('en')}`;
   };
-  store.on(['text', 'tokens'], update);
+  store.on(['text', 'tokens', 'problem'], update);
   update(store.get());
   const flush = () => timer && read(); /* what was typed last */
   return {area, read, flush, element: element('div', {class: 'write-box'},
@@ -73,15 +74,17 @@ function createWriteButtons(store, writer, text) {
     one();
   });
   const back = button('write-back', 'Back', writer.back), again = button('write-again', 'Start again', writer.startAgain);
+  const copy = button('write-copy', 'Copy text', async () => flash(copy, (await copyText(writer.whole(store.get()))) ? 'Copied' : 'Not copied'));
   const update = ({running, problem, ended, more}) => {
     on.textContent = running ? 'Pause' : 'Write on';
     on.classList.toggle('primary', !running);
     step.disabled = on.disabled = Boolean(problem || ended);
+    copy.disabled = Boolean(problem);
     back.disabled = again.disabled = more.length === 0;
   };
   store.on(['running', 'problem', 'ended', 'more'], update);
   update(store.get());
-  return element('div', {class: 'write-buttons', role: 'group', 'aria-label': 'Writing'}, on, step, back, again,
+  return element('div', {class: 'write-buttons', role: 'group', 'aria-label': 'Writing'}, on, step, back, again, copy,
     element('span', {class: 'hint key-hint'}, 'Ctrl + Enter in the text: step'));
 }
 
@@ -132,6 +135,8 @@ function createWritePanel(store, writer, mapStores, data) {
     mapStores.forEach((maps, at) => sideOf(at) === side && maps.set({token: n}));
     announce(arcs.filter((_, at) => sideOf(at) === side).map((group) => strongestInWords(group.attention, n)).join(' '));
   }));
+  /* What belongs to the last text that could be read. */
+  const old = [...chips, ...arcs, ...(next ? [next] : [])].map((part) => part.element);
   const queryOf = (n) => {
     const {pointed} = store.get();
     return pointed && pointed.side === sideOf(n) ? pointed.n : mapStores[n].get().token;
@@ -162,13 +167,14 @@ function createWritePanel(store, writer, mapStores, data) {
   });
   store.on('more', ({more, tokens}) => more.length && tokens && announce(tokens[last].words[tokens[last].words.length - 1]));
   store.on('pointed', later);
-  store.on('problem', ({problem: words}) => {
+  const showProblem = ({problem: words}) => {
     problem.textContent = words || '';
     problem.hidden = !words;
-  });
+    for (const part of old) part.inert = Boolean(words);
+  };
+  store.on('problem', showProblem);
   mapStores.forEach((maps) => maps.on(['set', 'token', 'block', 'head', 'theme'], later));
-  problem.textContent = store.get().problem || '';
-  problem.hidden = !store.get().problem;
+  showProblem(store.get());
   if (store.get().tokens) fill(store.get());
   paint();
   new ResizeObserver(later).observe(arcs[0].body);
@@ -179,7 +185,8 @@ function createWritePanel(store, writer, mapStores, data) {
     writer.live.kind !== 'encoder' && createSettings(store),
     ...arcs.map((group) => group.element),
     element('p', {class: 'hint'}, 'An arc leads from the token to a key, as strong as its weight; below is the strongest. The shade of the ' +
-      'tokens above is the mean of all heads. Click a head to open it below.'),
+      'tokens above is the mean of all heads. Click a head to choose it, and see ', element('a', {href: '#attention'}, 'its whole map'), '.'),
+    writeExplanation(),
   ];
   return {
     id: 'write',
@@ -187,6 +194,19 @@ function createWritePanel(store, writer, mapStores, data) {
     element: panelFrame('write', 'Write a text', kind.lead + (writer.maskWord ? maskLead : ''), null, ...body),
     toSvg: () => writeSvg(store.get(), arcs, queryOf, data),
   };
+}
+
+/* For those who have not met attention yet. */
+function writeExplanation() {
+  const terms = {
+    token: 'A piece of text that the model knows by number: a word, a part of one, or a sign.',
+    head: 'In every layer, several heads work side by side. Each asks its own question about the text.',
+    query: 'What a token asks in a head: what it looks for among the others.',
+    key: 'What a token offers to be found by. The better it fits the query, the larger the weight.',
+    weight: 'A head spreads 100 % over the keys. A token takes what each of them has to say (its value) in proportion to its weight.',
+  };
+  return element('details', {class: 'explanation'}, element('summary', null, 'What are tokens, heads, queries and keys?'),
+    element('dl', null, Object.entries(terms).flatMap(([term, words]) => [element('dt', null, term), element('dd', null, words)])));
 }
 
 /* "Layer 1, head 2: “cat” 80 %." for the heads that are sharpest on a token. */

@@ -26,12 +26,11 @@ function drawTokenLines(pen, {places}, side, {x, y, grows, query}, colours) {
 }
 
 function drawNextBars(pen, list, x, y, colours) {
-  const most = largestShare(list);
   list.slice(0, nextCount).forEach((one, n) => {
     const top = y + 22 * n;
     pen.label(x, top + 12, fitToken(visibleToken(one.word), 80, 13, 400), {size: 13, fill: colours.ink});
-    pen.box({x: x + 88, y: top + 1, width: Math.max(0.5, (90 * one.p) / most), height: 12}, {fill: colours.accent});
-    pen.box({x: x + 88, y: top + 1, width: Math.max(0.5, (90 * one.raw) / most), height: 12}, {stroke: colours.ink});
+    pen.box({x: x + 88, y: top + 1, width: Math.max(0.5, 90 * one.p), height: 12}, {fill: colours.accent});
+    pen.box({x: x + 88, y: top + 1, width: Math.max(0.5, 90 * one.raw), height: 12}, {stroke: colours.ink});
     pen.label(x + writeSvgSizes.bars, top + 12, percent(one.p), {size: 13, anchor: 'end', fill: colours.soft});
   });
 }

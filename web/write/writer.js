@@ -90,11 +90,17 @@ function createWriter(model, data, store, mapStores) {
     /* Appends a token, or puts it in place of the mask at `row`. */
     takeWord({id, word}, row) {
       const state = store.get();
+      if (state.problem) return;
       if (masks) store.set({text: withoutMask(state, row, live.mask, words[0](live.mask), word), mask: 0});
       else store.set({running: false, more: [...state.more, id]});
     },
     back: () => store.set({running: false, more: store.get().more.slice(0, -1)}),
     startAgain: () => store.set({running: false, more: []}),
+    /* The text and what was written behind it; of two stacks, what was written. */
+    whole({text, tokens, more}) {
+      const {ids} = tokens[tokens.length - 1], written = (from) => model.text(ids.slice(from), pair), prompt = ids.length - more.length;
+      return pair ? written(0) : text + written(0).slice(model.text(ids.slice(0, prompt)).length);
+    },
     /* How long to wait for a pause in typing, in milliseconds. */
     patience: () => Math.min(1000, Math.max(60, 3 * times.cost)),
   };
