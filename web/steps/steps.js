@@ -151,7 +151,7 @@ function createStepsPanel(store, model, data) {
 
   const onKey = (event) => stepKey(event, clock, stage.canvas, keys.length);
   const body = element('div', {class: 'steps', onkeydown: onKey},
-    heading, element('div', {class: 'stage-place'}, stage.canvas), player.element,
+    heading, player.element, element('div', {class: 'stage-place'}, stage.canvas),
     element('div', {class: 'step-text'}, words, formula),
     element('div', {class: 'controls'}, choice.elements), numbers,
     element('div', {class: 'step-key'}, element('p', {class: 'hint'}, 'Numbers: purple is negative, orange positive. Weights:'), legend.element,
