@@ -11,7 +11,7 @@ function tokenSpan(texts, n, id) {
 /* A text whose tokens are selected by click or arrow keys; calls `choose(n)`. */
 function createTokenText(id, label, choose) {
   const box = element('div', {id, class: 'token-text', role: 'listbox', tabindex: 0, 'aria-label': label, dir: 'auto'});
-  let at = 0, spans = [], shown = [];
+  let at = 0, marked = 0, spans = [], shown = []; /* keys may be faster than the mark, which waits for a frame */
   box.addEventListener('click', (event) => {
     const span = event.target.closest('[data-token]');
     if (span) choose(Number(span.dataset.token));
@@ -21,7 +21,8 @@ function createTokenText(id, label, choose) {
     const moves = {ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1, Home: 0, End: last};
     if (!(event.key in moves) || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    choose(Math.max(0, Math.min(last, moves[event.key])));
+    at = Math.max(0, Math.min(last, moves[event.key]));
+    choose(at);
   });
   return {
     element: box,
@@ -35,13 +36,13 @@ function createTokenText(id, label, choose) {
       spans = [...spans.slice(0, same), ...texts.slice(same).map((_, n) => tokenSpan(texts, same + n, id))];
       shown = texts;
       box.append(...spans.slice(same));
-      at = Math.min(at, texts.length - 1);
+      at = marked = Math.min(marked, texts.length - 1);
       box.removeAttribute('aria-activedescendant');
     },
     mark(n) {
-      spans[at].setAttribute('aria-selected', 'false');
+      spans[marked].setAttribute('aria-selected', 'false');
       if (n === null) return;
-      at = n;
+      at = marked = n;
       spans[n].setAttribute('aria-selected', 'true');
       box.setAttribute('aria-activedescendant', spans[n].id);
       const top = spans[n].offsetTop - box.offsetTop, bottom = top + spans[n].offsetHeight;
