@@ -14,8 +14,8 @@ if(as_shipped AND TARGET mha_wasm)
   add_dependencies(tests_wasm mha_wasm)
   foreach(program IN LISTS wasm_programs)
     string(REGEX MATCH "^.*/(.*):(.*)" program ${program})
-    add_test(NAME wasm_${CMAKE_MATCH_1} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/wasm/run.sh
-      ${MHA_WASM_FOLDER}/tests/wasm/test_${CMAKE_MATCH_1}.wasm)
+    add_test(NAME wasm_${CMAKE_MATCH_1} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/support/run_node.sh
+      ${CMAKE_CURRENT_SOURCE_DIR}/wasm/run.mjs ${MHA_WASM_FOLDER}/tests/wasm/test_${CMAKE_MATCH_1}.wasm)
     set_tests_properties(wasm_${CMAKE_MATCH_1} PROPERTIES ENVIRONMENT "MHA_SAMPLE=${CMAKE_MATCH_2};MHA_ISAS=vector")
     mha_label(wasm_${CMAKE_MATCH_1} host)
   endforeach()
@@ -87,7 +87,7 @@ if(MHA_COMMAND AND as_shipped)
     add_executable(engine_numbers web/engine_numbers.c ${engine}/engine.c ${engine}/generate.c ${engine}/write.c)
     target_include_directories(engine_numbers PRIVATE ${PROJECT_SOURCE_DIR})
     target_link_libraries(engine_numbers PRIVATE mha_nn mha_io mha_flags m)
-    add_test(NAME view_engine COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/web/node.sh ${CMAKE_CURRENT_SOURCE_DIR}/web/write_engine.mjs
+    add_test(NAME view_engine COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/support/run_node.sh ${CMAKE_CURRENT_SOURCE_DIR}/web/write_engine.mjs
       $<TARGET_FILE:mha_command> $<TARGET_FILE:engine_numbers> ${PROJECT_BINARY_DIR}/view_engine)
     mha_label(view_engine host)
   endif()

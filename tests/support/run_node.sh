@@ -1,11 +1,11 @@
 #!/bin/sh
-# Runs a test program of WebAssembly in node: run.sh PROGRAM.wasm [WORD...]
+# Runs a script in node 18 or later: run_node.sh SCRIPT [ARGUMENT...]
 set -u
-program=$1
-skip() { echo "  -     ${program##*/}: $1" && echo '0 passed, 0 failed, 1 skipped' && exit 0; }
+script=$1
+skip() { echo "  -     ${script##*/}: $1" && echo '0 passed, 0 failed, 1 skipped' && exit 0; }
 command -v node >/dev/null || skip 'no node; ./dev setup all installs it'
 version=$(node -p 'parseInt(process.versions.node)')
 [ "$version" -ge 18 ] || skip "node $version is older than 18"
 wasi=--experimental-wasi-unstable-preview1 # 18 asks for it
 [ "$version" -lt 20 ] || wasi=--no-warnings
-exec node --no-warnings $wasi "$(dirname "$0")/run.mjs" "$@"
+exec node --no-warnings $wasi "$@"
