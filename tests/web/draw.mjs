@@ -298,13 +298,20 @@ async function noticesBadInput(page, folder) {
 async function keepsItsState(browser, path, folder) {
   const {page, close} = await openPage(browser, path);
   const state = () => page.evaluate(() => window.mhaView.panels.find(({id}) => id === 'draw').drawingState());
-  const restore = (text) => page.evaluate((words) => window.mhaView.panels.find(({id}) => id === 'draw').setDrawingState(words), text);
   await drawByMouse(page, crossed);
   const first = await drawn(page), text = await state();
   expect(/^s[\w-]+$/.test(text) && text.length < 2200, `${text.length} letters: ${text.slice(0, 30)}`);
   await page.setInputFiles('#draw-file', join(folder, 'one.png'));
   await page.waitForFunction(() => window.mhaView.panels.find(({id}) => id === 'draw').drawingState().startsWith('i'));
   const second = await drawn(page), other = await state();
+  await drawByMouse(page, crossed);
+  const early = await page.evaluate(() => { /* before the frame that shows it */
+    document.getElementById('draw-undo').click();
+    const words = window.mhaView.panels.find(({id}) => id === 'draw').drawingState(), {data, store} = window.mhaView;
+    return {words, bytes: Array.from(data.images[store.get().image].bytes)};
+  });
+  await frames(page, 3);
+  expect(early.words === (await state()) && farthest(early.bytes, (await drawn(page)).bytes) === 0, 'the text is ahead of the drawing');
   await close();
   const again = await openPage(browser, path), put = (words) => again.page.evaluate((all) =>
     window.mhaView.panels.find(({id}) => id === 'draw').setDrawingState(all), words);

@@ -31,8 +31,11 @@ const words = process.argv.slice(5);
 /* With MHA_SAMPLE=k and k > 1, as in `./dev test`, variants of a page that seldom fail alone are left out. */
 export const complete = !(Number(process.env.MHA_SAMPLE) > 1);
 
-export async function test(name, run, always = false) {
-  if (!always && words.length && !words.some((word) => name.includes(word))) return;
+/* With MHA_AGAIN=n, a test that failed is tried up to n times more: browsers depend on time, and what else a machine does
+ * may take it away. Without it, as on a desk, the first failure counts. */
+const again = Number(process.env.MHA_AGAIN) || 0;
+
+async function failuresOf(run) {
   const failures = [];
   try {
     await running.run(failures, run);
@@ -40,8 +43,23 @@ export async function test(name, run, always = false) {
     const place = /\w+\.mjs:\d+/.exec(String(error.stack).replace(/^.*node_modules.*$/gm, ''));
     failures.push(`${place || ''} ${String(error.message).split('\n').slice(0, 3).join(' ')}`);
   }
+  return failures;
+}
+
+function print(failures) {
   for (const line of failures.slice(0, 10)) console.log(`    ${line}`);
   if (failures.length > 10) console.log(`    and ${failures.length - 10} more`);
+}
+
+export async function test(name, run, always = false) {
+  if (!always && words.length && !words.some((word) => name.includes(word))) return;
+  let failures = await failuresOf(run);
+  for (let left = again; failures.length && left > 0; left--) {
+    console.log(`  ?     ${name} failed and is tried again`);
+    print(failures);
+    failures = await failuresOf(run);
+  }
+  print(failures);
   console.log(failures.length ? `FAILED  ${name}` : `  ok    ${name}`);
   if (failures.length) failed++;
   else passed++;

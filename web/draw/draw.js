@@ -127,7 +127,10 @@ function createDrawPanel(store, model, data) {
     if (!view.passing && view.shown && isSelected()) show(view.shown.image, state.result);
   });
   currentDrawing = {
-    state: () => (view.shown ? drawingText(sheet.shown(), view.shown.image) : null),
+    state() {
+      if (view.frame) refresh(); /* the sheet may be ahead of what is shown */
+      return view.shown ? drawingText(sheet.shown(), view.shown.image) : null;
+    },
     restore(words) {
       const items = drawingItems(words, model);
       if (!items) return false;
