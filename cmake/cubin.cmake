@@ -1,7 +1,8 @@
 # Compiles the kernels of one .cu file for Hopper, and fails if one of them spills registers or waits for its products one
 # by one (ptxas' advisories C75xx).
 #
-#     cmake -DNVCC=nvcc -DSOURCE=forward.cu -DOUT=forward.cubin -DSPILL_BYTES=0 -DINPUTS='forward.h;view.h' -P cubin.cmake
+#     cmake -DNVCC=nvcc -DSOURCE=forward.cu -DOUT=forward.cubin -DSPILL_BYTES=0 -DINPUTS='forward.h;view.h' -DFOLDERS=src/cuda \
+#         -P cubin.cmake
 #
 # Does nothing if OUT is newer than everything that it depends on: another build may have made it.
 cmake_minimum_required(VERSION 3.22)
@@ -17,8 +18,8 @@ endif()
 if(fresh)
   return()
 endif()
-get_filename_component(folder ${SOURCE} DIRECTORY)
-execute_process(COMMAND ${NVCC} -std=c++17 -O3 -I${folder}/.. -gencode=arch=compute_90a,code=sm_90a -cubin -Xptxas -v
+list(TRANSFORM FOLDERS PREPEND -I OUTPUT_VARIABLE includes)
+execute_process(COMMAND ${NVCC} -std=c++17 -O3 ${includes} -gencode=arch=compute_90a,code=sm_90a -cubin -Xptxas -v
   -o ${OUT} ${SOURCE} OUTPUT_VARIABLE report ERROR_VARIABLE report RESULT_VARIABLE status)
 if(status)
   message(FATAL_ERROR "${report}")

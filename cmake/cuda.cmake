@@ -29,16 +29,18 @@ set(cuda ${PROJECT_SOURCE_DIR}/src/cuda)
 set(MHA_CUBINS ${PROJECT_BINARY_DIR}/src/cubins CACHE PATH "Folder of the compiled kernels")
 set(cubins ${MHA_CUBINS})
 file(MAKE_DIRECTORY ${cubins})
-file(GLOB headers CONFIGURE_DEPENDS ${cuda}/kernels/*.cuh)
+file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${cuda}/kernels/*.cuh)
 set(shared attention/statistics.h backward.h decode.h forward.h general.h ops.h product.h rows.h schedule.h spans.h view.h)
 list(TRANSFORM shared PREPEND ${cuda}/)
-foreach(name forward spans backward backward_brief rows general_forward general_backward decode norm rotary extra_keys ops
-    product product_half product_plain stats stats_hopper stats_pairs)
+foreach(source forward spans backward/backward backward/backward_brief backward/backward_sequences backward/backward_maps rows
+    general_forward general_backward decode norm rotary extra_keys ops product product_half product_plain stats stats_hopper
+    stats_pairs)
+  get_filename_component(name ${source} NAME)
   add_custom_command(OUTPUT ${cubins}/${name}.cubin
-    COMMAND ${CMAKE_COMMAND} -DNVCC=${MHA_NVCC} -DSOURCE=${cuda}/kernels/${name}.cu -DOUT=${cubins}/${name}.cubin
-      -DSPILL_BYTES=${MHA_CUDA_SPILL_BYTES} "-DINPUTS=${shared};${headers}"
+    COMMAND ${CMAKE_COMMAND} -DNVCC=${MHA_NVCC} -DSOURCE=${cuda}/kernels/${source}.cu -DOUT=${cubins}/${name}.cubin
+      -DSPILL_BYTES=${MHA_CUDA_SPILL_BYTES} "-DINPUTS=${shared};${headers}" "-DFOLDERS=${cuda};${cuda}/kernels"
       -P ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake
-    DEPENDS ${cuda}/kernels/${name}.cu ${shared} ${headers} ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake VERBATIM)
+    DEPENDS ${cuda}/kernels/${source}.cu ${shared} ${headers} ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake VERBATIM)
   list(APPEND cubin_files ${cubins}/${name}.cubin)
 endforeach()
 

@@ -141,7 +141,7 @@ if(TARGET mha_cuda)
   endforeach()
   # The same program over a driver without a GPU: the host side alone.
   set(src ${PROJECT_SOURCE_DIR}/src)
-  add_library(mha_fake_driver SHARED cuda/fake/driver.c cuda/fake/forward.c cuda/fake/general.c cuda/fake/kernels.c cuda/fake/ops.c cuda/fake/backward.c cuda/fake/stats.c
+  add_library(mha_fake_driver SHARED cuda/fake/driver.c cuda/fake/forward.c cuda/fake/general.c cuda/fake/kernels.c cuda/fake/ops.c cuda/fake/backward.c cuda/fake/sequences.c cuda/fake/stats.c
     support/numbers.c support/naive/attention.c support/naive/gradients.c support/naive/extra_keys.c support/naive/norm.c support/naive/ops.c support/naive/rows.c support/naive/stats.c ${src}/cuda/kernels.c
     ${src}/core/status.c ${src}/core/tensor.c ${src}/attention/angles.c ${src}/attention/problem.c ${PROJECT_SOURCE_DIR}/ref/attention.c
     ${PROJECT_SOURCE_DIR}/ref/philox.c ${PROJECT_SOURCE_DIR}/ref/rotary.c ${PROJECT_SOURCE_DIR}/ref/stats.c)
@@ -172,7 +172,7 @@ if(TARGET mha_cuda)
         "MHA_BACKEND=cuda;MHA_FAKE_GPU=new;MHA_SAMPLE=20;LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_fake_driver>")
     endforeach()
     set(words_of_stats any_number softmax) # what needs no kernel with options
-    set(words_of_options any_combination_of_options any_combination_of_maps) # and no backward one
+    set(words_of_options any_combination_of_options any_combination_of_maps gradients)
     foreach(name layer options product stats) # in memory of the fake GPU
       add_test(NAME cuda_host_${name}_memory COMMAND test_cuda_${name} ${words_of_${name}})
       mha_label(cuda_host_${name}_memory host)

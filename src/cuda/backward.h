@@ -2,7 +2,7 @@
 #ifndef MHA_CUDA_BACKWARD_H
 #define MHA_CUDA_BACKWARD_H
 
-#include "view.h"
+#include "spans.h"
 #include <cuda.h>
 #include <stdint.h>
 
@@ -45,6 +45,24 @@ typedef struct mha_cuda_backward {
         *lost_rows; /* (B,H,row_tiles): whether dQ of a tile has to be computed again, lost_keys for dK and dV; also if
                            dQ is summed in order */
     int32_t *any;   /* whether anything has */
+
+    /* For the kernels of sequences that are not alike and those with maps. Tiles of all sequences of a head have numbers
+     * (schedule.h): bounds are (G,bound_slots,2), rows and sums (H,row_slots,...). */
+    int32_t row_slots, key_slots, bound_slots;
+    int32_t align;                     /* mha_align */
+    int64_t query_rows, key_rows;      /* sizes of axis 2 of q and k */
+    int64_t window_left, window_right; /* -1: unlimited; right is 0 if rows are causal */
+    mha_cuda_view offsets, query_lengths, key_lengths, query_starts, key_starts;
+
+    /* For the kernels with maps: as in forward.h. */
+    CUtensorMap bias_map;
+    mha_cuda_view bias, mask;
+    int32_t bias_stages, bias_batch, bias_head;
+    int32_t mask_sixteens; /* 16 keys that lie side by side can be read together */
+    float kept;
+    uint64_t dropped, seed, stream;
+    const int32_t *lost_anew; /* (B,H,anew_tiles): rows that another forward pass has lost, 64 together; or NULL */
+    int32_t anew_tiles;
 } mha_cuda_backward;
 
 #endif

@@ -83,6 +83,13 @@ static mha_status find_forward(mha_context *ctx, mha_cuda_device *d)
     return MHA_OK;
 }
 
+static mha_cuda_module module_of_backward(mha_cuda_kind kind)
+{
+    return kind == MHA_CUDA_MAPS        ? MHA_CUDA_M_backward_maps
+           : kind == MHA_CUDA_SEQUENCES ? MHA_CUDA_M_backward_sequences
+                                        : MHA_CUDA_M_backward;
+}
+
 static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
 {
     static const int D[2] = {64, 128}, backward_rows[2] = {128, 64};
@@ -91,7 +98,7 @@ static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
         int type = n / 2 / MHA_CUDA_KINDS, width = n / MHA_CUDA_KINDS % 2;
         mha_cuda_kind kind = (mha_cuda_kind)(n % MHA_CUDA_KINDS);
         for (int step = 0; step < MHA_CUDA_STEPS; step++)
-            TRY(find(ctx, &d->backward[type][width][kind][step], MHA_CUDA_M_backward,
+            TRY(find(ctx, &d->backward[type][width][kind][step], module_of_backward(kind),
                      mha_cuda_backward_name(type, width, kind, (mha_cuda_step)step),
                      step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(D[width], backward_rows[width], 128) : 0));
     }

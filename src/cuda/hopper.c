@@ -17,7 +17,7 @@ static mha_tensor dense_like(mha_tensor t, void *data)
 
 static mha_tensor dense_lse(const mha_problem *p, float *data)
 {
-    return mha_tensor_3d(data, MHA_FLOAT32, p->B, p->H, p->Tq);
+    return mha_tensor_3d(data, MHA_FLOAT32, p->q.size[0], p->H, p->q.size[2]);
 }
 
 /* ---- Forward ---------------------------------------------------------------------------------------------------- */
@@ -217,8 +217,8 @@ static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan,
                              .rows = s->rows_about,
                              .sums = s->sums,
                              .scale = p->options.scale,
-                             .Tq = (int32_t)p->Tq,
-                             .Tk = (int32_t)p->Tk,
+                             .Tq = (int32_t)mha_cuda_most_of(p, 2),
+                             .Tk = (int32_t)mha_cuda_most_of(p, 3),
                              .H = (int32_t)p->H,
                              .G = (int32_t)p->G,
                              .B = (int32_t)p->B,
@@ -259,17 +259,51 @@ static void add_backward_options(mha_cuda_backward *c, const mha_problem *p, con
     c->any = s->any;
 }
 
+/* What the kernels of sequences that are not alike and those with maps are told beyond those with options. */
+static void add_backward_sequences(mha_cuda_backward *c, const mha_problem *p, const mha_cuda_plan *plan)
+{
+    const mha_cuda_general general = mha_cuda_describe_general(p);
+    c->row_slots = plan->row_slots, c->key_slots = plan->key_slots, c->bound_slots = plan->bound_slots;
+    c->align = general.align;
+    c->query_rows = p->q.size[2], c->key_rows = p->k.size[2];
+    c->window_left = general.window_left, c->window_right = general.causal ? 0 : general.window_right;
+    c->offsets = general.offsets;
+    c->query_lengths = general.query_lengths, c->key_lengths = general.key_lengths;
+    c->query_starts = general.query_starts, c->key_starts = general.key_starts;
+    c->bias_map = c->q; /* not used without tiles of bias */
+    c->kept = 1;
+}
+
+/* What the kernels with maps are told beyond them. */
+static void add_backward_maps(mha_cuda_backward *c, const mha_problem *p, const mha_cuda_scratch *s)
+{
+    const mha_cuda_general general = mha_cuda_describe_general(p);
+    mha_tensor mask = p->options.mask;
+    c->kept = p->kept, c->dropped = general.dropped, c->seed = general.seed, c->stream = general.stream;
+    c->mask = general.mask, c->bias = general.bias;
+    c->mask_sixteens = mask.rank && mask.size[3] > 1 && mask.stride[3] == 1 && (uintptr_t)mask.data % 16 == 0 &&
+                       mask.stride[0] % 16 == 0 && mask.stride[1] % 16 == 0 && mask.stride[2] % 16 == 0;
+    if (p->extras.softmax.rank) return;
+    mha_cuda_plan anew;
+    mha_cuda_plan_forward(&anew, p);
+    c->lost_anew = s->lost_anew, c->anew_tiles = anew.row_tiles * anew.rows / 64;
+}
+
 static mha_status start_backward(const mha_cuda_backward *c, const mha_cuda_plan *plan, mha_context *ctx)
 {
     enum { THREADS = 256 }; /* of the kernels before and after */
     const mha_cuda_device *d = mha_cuda_of(ctx);
-    int64_t heads = (int64_t)c->H * c->B, key_heads = (int64_t)c->G * c->B,
-            tiles = key_heads * c->key_tiles + heads * c->row_tiles;
-    bool whole = plan->brief && plan->parts == 1;
+    int64_t heads = (int64_t)c->H * c->B, key_heads = (int64_t)c->G * c->B, rows = heads * c->row_tiles,
+            bounds = key_heads * c->bound_tiles, tiles = key_heads * c->key_tiles + rows;
+    if (plan->brief && plan->parts == 1) tiles = key_heads;
+    if (plan->spans) {
+        tiles = rows = (int64_t)c->H * c->row_slots;
+        bounds = (int64_t)c->G * c->bound_slots;
+    }
     const mha_cuda_launch steps[MHA_CUDA_STEPS] = {
-        [MHA_CUDA_PREPARE] = {.blocks = key_heads * c->bound_tiles + heads * c->row_tiles, .threads = THREADS},
+        [MHA_CUDA_PREPARE] = {.blocks = bounds + rows, .threads = THREADS},
         [MHA_CUDA_MAIN] = {.blocks = plan->tiles, .threads = plan->threads, .shared = plan->shared},
-        [MHA_CUDA_CONVERT] = {.blocks = whole ? key_heads : tiles, .threads = THREADS}};
+        [MHA_CUDA_CONVERT] = {.blocks = tiles, .threads = THREADS}};
     for (int step = 0; step < MHA_CUDA_STEPS; step++) {
         mha_cuda_launch l = steps[step];
         mha_cuda_step own = (mha_cuda_step)step;
@@ -297,8 +331,10 @@ mha_status mha_cuda_hopper_backward(const mha_gradient_call *call, mha_arena *ar
         return mha_cuda_clear(p->ctx, call->gradients.v);
     }
     TRY(fill_backward(&c, &plan, call, &s));
-    if (plan.kind == MHA_CUDA_OPTIONS) add_backward_options(&c, p, &plan, &s);
+    if (plan.kind >= MHA_CUDA_OPTIONS) add_backward_options(&c, p, &plan, &s);
+    if (plan.spans) add_backward_sequences(&c, p, &plan);
+    if (plan.kind == MHA_CUDA_MAPS) add_backward_maps(&c, p, &s);
     TRY(get_lse(p, &s));
     TRY(start_backward(&c, &plan, p->ctx));
-    return plan.kind == MHA_CUDA_OPTIONS ? mha_cuda_general_repair_backward(call, &plan, &s) : MHA_OK;
+    return plan.kind >= MHA_CUDA_OPTIONS ? mha_cuda_general_repair_backward(call, &plan, &s) : MHA_OK;
 }

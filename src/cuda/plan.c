@@ -1,5 +1,6 @@
 #include "cuda/plan.h"
 #include "cuda/general.h"
+#include "cuda/schedule.h"
 #include "cuda/spans.h"
 
 enum { HEAD_WIDTHS = MHA_CUDA_WIDTHS, TYPES = 2 };
@@ -43,16 +44,20 @@ const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS] = {[MHA_CUDA_
 
 const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step)
 {
-#define NAMES(kernel)                                                                     \
-    {                                                                                     \
-        kernel, kernel "_causal", kernel "_options", kernel "_prepare", kernel "_convert" \
+#define STEPS(kernel, shared)                        \
+    {                                                \
+        shared "_prepare", kernel, shared "_convert" \
     }
-    static const char *const names[TYPES][HEAD_WIDTHS][MHA_CUDA_KINDS + 2] = {
+#define NAMES(kernel)                                                                              \
+    {                                                                                              \
+        STEPS(kernel, kernel), STEPS(kernel "_causal", kernel), STEPS(kernel "_options", kernel),  \
+            STEPS(kernel "_maps", kernel "_maps"), STEPS(kernel "_sequences", kernel "_sequences") \
+    }
+    static const char *const names[TYPES][HEAD_WIDTHS][MHA_CUDA_KINDS][MHA_CUDA_STEPS] = {
         {NAMES("backward_bf16_64"), NAMES("backward_bf16_128")}, {NAMES("backward_f16_64"), NAMES("backward_f16_128")}};
 #undef NAMES
-    return names[type][width][step == MHA_CUDA_MAIN      ? (int)kind
-                              : step == MHA_CUDA_PREPARE ? MHA_CUDA_KINDS
-                                                         : MHA_CUDA_KINDS + 1];
+#undef STEPS
+    return names[type][width][kind][step];
 }
 
 const char *mha_cuda_brief_name(int type, mha_cuda_kind kind, mha_cuda_step step)
@@ -123,6 +128,19 @@ static bool has_options(const mha_problem *p)
            o->window_right != MHA_UNLIMITED;
 }
 
+/* Whether there is something that the host would have to read from device memory. */
+static bool has_spans(const mha_problem *p)
+{
+    return !mha_sequences_are_alike(&p->options) || p->options.align == MHA_ALIGN_OFFSET;
+}
+
+/* Whether scores of pairs have numbers of their own. */
+static bool has_maps(const mha_problem *p)
+{
+    const mha_attention_options *o = &p->options;
+    return o->mask.rank || o->bias.rank || o->dropout > 0;
+}
+
 static const char *options_obstacle(const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
@@ -135,16 +153,12 @@ static const char *options_obstacle(const mha_problem *p)
 static const char *options_obstacle_backward(const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
+    bool options = has_options(p) || has_spans(p) || has_maps(p);
     const obstacle all[] = {
-        {o->mask.rank > 0, "mask"},
-        {o->bias.rank > 0, "bias"},
-        {o->dropout > 0, "dropout"},
-        {!mha_sequences_are_alike(o), "lengths or starts of sequences"},
-        {o->align == MHA_ALIGN_OFFSET, "offsets"},
         {p->extras.weights.rank > 0, "weights"},
         {p->extras.scores.rank > 0, "scores"},
         {!(o->scale > 0 && o->scale < 1e30f), "a scale that is not above 0 and below 1e30"},
-        {has_options(p) && p->q.data && mha_same_view(p->out, p->q), "results in place of q, with options"}};
+        {options && p->q.data && mha_same_view(p->out, p->q), "results in place of q, with options"}};
     return first_of(all, sizeof all / sizeof *all);
 }
 
@@ -196,11 +210,10 @@ const char *mha_cuda_obstacle_backward(const mha_gradient_call *call)
     const mha_problem *p = &call->problem;
     const mha_attention_gradients *g = &call->gradients;
     const mha_tensor all[] = {call->dout, g->q, g->k, g->v};
-    const obstacle others[] = {{g->alibi_slopes.rank > 0, "gradients.alibi_slopes"},
-                               {g->sinks.rank > 0, "gradients.sinks"},
-                               {call->dlse.rank > 0, "dlse"},
-                               {g->importance.rank > 0, "importance"},
-                               {call->others, "keys that a layer adds"}};
+    const obstacle others[] = {
+        {g->bias.rank > 0, "gradients.bias"},   {g->alibi_slopes.rank > 0, "gradients.alibi_slopes"},
+        {g->sinks.rank > 0, "gradients.sinks"}, {call->dlse.rank > 0, "dlse"},
+        {g->importance.rank > 0, "importance"}, {call->others, "keys that a layer adds"}};
     const char *why = views_obstacle(p);
     if (!why && (!can_fill(p->D) || !can_fill(p->E))) why = "widths that are not multiples of 8 up to 128";
     if (!why) why = options_obstacle_backward(p);
@@ -276,12 +289,6 @@ static int32_t section_of(int64_t heads, int64_t bytes)
     return clamp(bytes > 0 ? CACHE / bytes : heads, 1, heads > 1 ? heads : 1);
 }
 
-/* Whether there is something that the host would have to read from device memory. */
-static bool has_spans(const mha_problem *p)
-{
-    return !mha_sequences_are_alike(&p->options) || p->options.align == MHA_ALIGN_OFFSET;
-}
-
 static void start(mha_cuda_plan *plan, const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
@@ -309,12 +316,11 @@ static bool wastes_rows(int64_t rows)
 
 void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
 {
-    const mha_attention_options *o = &p->options;
     int64_t widest = p->D > p->E ? p->D : p->E, Tq = mha_cuda_most_of(p, 2);
     start(plan, p);
     plan->width = widest <= 64 ? 0 : widest <= 96 ? 2 : 1;
     plan->spans = has_spans(p);
-    if (o->mask.rank || o->bias.rank || o->dropout > 0) plan->kind = MHA_CUDA_MAPS;
+    if (has_maps(p)) plan->kind = MHA_CUDA_MAPS;
     else if (plan->spans) plan->kind = MHA_CUDA_OPTIONS;
     plan->few = wastes_rows(Tq);
     int groups = mha_cuda_forward_groups(plan->width, plan->kind, plan->few);
@@ -339,19 +345,37 @@ static bool is_whole(int64_t heads, int64_t tiles)
     return 2 * whole <= 3 * split;
 }
 
+/* Tiles of all sequences, and heads whose rows are worked on together. */
+static void plan_slots(mha_cuda_plan *plan, const mha_problem *p)
+{
+    int packed_rows = p->options.query_starts.rank > 0, packed_keys = p->options.key_starts.rank > 0;
+    int32_t B = (int32_t)p->B;
+    int64_t rows = p->q.size[2], keys = p->k.size[2];
+    plan->row_slots = mha_cuda_slots(B, rows, plan->rows, plan->row_tiles, packed_rows);
+    plan->key_slots = mha_cuda_slots(B, keys, plan->keys, plan->key_tiles, packed_keys);
+    plan->bound_slots = mha_cuda_slots(B, keys, MHA_CUDA_BOUND_KEYS, plan->bound_tiles, packed_keys);
+    plan->tiles = (int32_t)(plan->key_slots * p->G);
+    plan->section = section_of(p->G, p->q.size[0] * rows * widths[plan->width] * 8 * p->share);
+}
+
 void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
 {
     enum { BRIEF = 512 }; /* rows and keys: beyond, one block for a head is slower than many that add integers */
+    int64_t Tq = mha_cuda_most_of(p, 2), Tk = mha_cuda_most_of(p, 3);
     start(plan, p);
+    if (has_maps(p)) plan->kind = MHA_CUDA_MAPS;
+    else if (has_spans(p)) plan->kind = MHA_CUDA_SEQUENCES;
+    plan->spans = plan->kind >= MHA_CUDA_MAPS;
     plan->kernel = mha_cuda_backward_name(plan->type, plan->width, plan->kind, MHA_CUDA_MAIN);
     plan->rows = plan->width ? 64 : 128;
     plan->threads = 384;
-    plan->row_tiles = tiles_of(p->Tq, plan->rows);
-    plan->key_tiles = tiles_of(p->Tk, plan->keys);
-    plan->bound_tiles = tiles_of(p->Tk, MHA_CUDA_BOUND_KEYS);
+    plan->row_tiles = tiles_of(Tq, plan->rows);
+    plan->key_tiles = tiles_of(Tk, plan->keys);
+    plan->bound_tiles = tiles_of(Tk, MHA_CUDA_BOUND_KEYS);
     plan->tiles = (int32_t)(plan->key_tiles * p->G * p->B);
     plan->section = section_of(p->B * p->G, p->Tq * widths[plan->width] * 8 * p->share);
     plan->shared = mha_cuda_backward_shared(widths[plan->width], plan->rows, plan->keys);
+    if (plan->spans) plan_slots(plan, p);
     plan->brief = !plan->width && plan->kind < MHA_CUDA_OPTIONS && p->Tq <= BRIEF && p->Tk <= BRIEF;
     if (!plan->brief) return;
     plan->kernel = mha_cuda_brief_name(plan->type, plan->kind, MHA_CUDA_MAIN);
@@ -397,21 +421,28 @@ void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda
     enum { HALF = 2, ROW_KINDS = 3 }; /* bytes of an element; lse, delta and power of a row */
     const mha_problem *p = &call->problem;
     const mha_attention_gradients *g = &call->gradients;
-    int64_t heads = p->B * p->H, row_tiles = heads * plan->row_tiles;
+    int64_t heads = p->B * p->H, tiles = heads * plan->row_tiles, bounds = p->B * p->G * plan->bound_tiles,
+            row_tiles = plan->spans ? p->H * plan->row_slots : tiles,
+            rows = mha_arena_times(p->q.size[0] * p->H, p->q.size[2]);
+    if (plan->spans) bounds = p->G * plan->bound_slots;
     *s = (mha_cuda_scratch){0};
-    MHA_TAKE(arena, s->lse, heads * p->Tq);
+    MHA_TAKE(arena, s->lse, rows);
     if (!p->extras.softmax.rank) s->out = mha_arena_take(arena, mha_element_count(p->out), HALF);
     if (!g->q.rank) s->dq = mha_arena_take(arena, mha_element_count(p->q), HALF);
     if (!g->k.rank) s->dk = mha_arena_take(arena, mha_element_count(p->k), HALF);
     if (!g->v.rank) s->dv = mha_arena_take(arena, mha_element_count(p->v), HALF);
     int64_t parts = !plan->brief ? 1 : plan->key_tiles > 1 ? plan->parts : 0;
-    if (!plan->brief) MHA_TAKE(arena, s->bounds, p->B * p->G * plan->bound_tiles * 2);
+    if (!plan->brief) MHA_TAKE(arena, s->bounds, bounds * 2);
     MHA_TAKE(arena, s->rows_about, mha_arena_times(row_tiles, ROW_KINDS * plan->rows));
     if (parts) MHA_TAKE(arena, s->sums, mha_arena_times(row_tiles, parts * plan->rows * widths[plan->width]));
     MHA_TAKE(arena, s->lost_keys, p->B * p->G * plan->key_tiles);
-    if (plan->brief || plan->kind == MHA_CUDA_OPTIONS) MHA_TAKE(arena, s->lost_rows, row_tiles);
-    if (plan->kind != MHA_CUDA_OPTIONS) return;
+    if (plan->brief || plan->kind >= MHA_CUDA_OPTIONS) MHA_TAKE(arena, s->lost_rows, tiles);
+    if (plan->kind < MHA_CUDA_OPTIONS) return;
     MHA_TAKE(arena, s->any, 1);
-    MHA_TAKE(arena, s->lost_anew, heads * (p->Tq / 64 + 4)); /* tiles of a forward call have up to 192 rows */
-    MHA_TAKE(arena, s->numbers, mha_arena_times(heads * p->Tq, MHA_CUDA_ROW_NUMBERS));
+    MHA_TAKE(arena, s->numbers, mha_arena_times(rows, MHA_CUDA_ROW_NUMBERS));
+    if (p->extras.softmax.rank) return;
+    mha_cuda_plan anew;
+    mha_cuda_plan_forward(&anew, p);
+    MHA_TAKE(arena, s->lost_anew, (int64_t)anew.tiles * anew.rows / 64);
+    lay_spans(s, arena, &anew, p);
 }

@@ -10,15 +10,16 @@
 /* Kernels of a backward call, in the order in which they run. */
 typedef enum mha_cuda_step { MHA_CUDA_PREPARE, MHA_CUDA_MAIN, MHA_CUDA_CONVERT, MHA_CUDA_STEPS } mha_cuda_step;
 
-/* What the rows of a Hopper kernel see: all keys, those up to their position, or what windows, slopes, a softcap, sinks and,
- * forward, unlike sequences say. Forward kernels have one more kind: the same with bias, mask and dropout. */
+/* What the rows of a Hopper kernel see: all keys, those up to their position, what windows, slopes, a softcap, sinks and,
+ * forward, unlike sequences say, or all that with bias, mask and dropout. Backward, unlike sequences are a kind of their own. */
 typedef enum mha_cuda_kind {
     MHA_CUDA_FULL,
     MHA_CUDA_CAUSAL,
     MHA_CUDA_OPTIONS,
+    MHA_CUDA_MAPS,
+    MHA_CUDA_SEQUENCES,
     MHA_CUDA_KINDS,
-    MHA_CUDA_MAPS = MHA_CUDA_KINDS,
-    MHA_CUDA_FORWARD_KINDS
+    MHA_CUDA_FORWARD_KINDS = MHA_CUDA_SEQUENCES
 } mha_cuda_kind;
 
 /* Widths of heads that there are kernels for: those of all, and one more forward. */
@@ -28,21 +29,22 @@ typedef struct mha_cuda_plan {
     int type;  /* 0: bfloat16, 1: float16 */
     int width; /* 0: 64, 1: 128, and forward 2: 96; the next larger one that there is */
     mha_cuda_kind kind;
-    bool spans;          /* forward: sequences are not alike, and a kernel finds their tiles */
-    bool few;            /* forward: tiles of fewer rows, of which fewer are wasted */
-    bool brief;          /* backward: few keys, dQ summed in the order of their tiles */
-    int32_t parts;       /* of `brief`: blocks that share a key head, 1 or key_tiles */
-    const char *kernel;  /* the one that does most of the work */
-    int32_t offset;      /* row i stands at i + offset; within [-Tq, Tk] */
-    int32_t left, right; /* row i sees keys from i + left to i + right; likewise */
-    int32_t rows, keys;  /* of a tile */
-    int32_t row_tiles;   /* of a query head */
-    int32_t key_tiles;   /* of a key head */
-    int32_t bound_tiles; /* of a key head: backward */
-    int32_t section;     /* heads that are worked on together */
-    int32_t tiles;       /* pieces of work: of queries forward, of keys backward */
-    int threads;         /* of a block */
-    size_t shared;       /* bytes of shared memory of a block */
+    bool spans;    /* forward: sequences are not alike, and a kernel finds their tiles; backward: blocks find them */
+    bool few;      /* forward: tiles of fewer rows, of which fewer are wasted */
+    bool brief;    /* backward: few keys, dQ summed in the order of their tiles */
+    int32_t parts; /* of `brief`: blocks that share a key head, 1 or key_tiles */
+    const char *kernel;                        /* the one that does most of the work */
+    int32_t offset;                            /* row i stands at i + offset; within [-Tq, Tk] */
+    int32_t left, right;                       /* row i sees keys from i + left to i + right; likewise */
+    int32_t rows, keys;                        /* of a tile */
+    int32_t row_tiles;                         /* of a query head */
+    int32_t key_tiles;                         /* of a key head */
+    int32_t bound_tiles;                       /* of a key head: backward */
+    int32_t row_slots, key_slots, bound_slots; /* backward with spans: the same of all sequences (schedule.h) */
+    int32_t section;                           /* heads that are worked on together */
+    int32_t tiles;                             /* pieces of work: of queries forward, of keys backward */
+    int threads;                               /* of a block */
+    size_t shared;                             /* bytes of shared memory of a block */
 } mha_cuda_plan;
 
 enum { MHA_CUDA_BOUND_KEYS = 512 }; /* keys of a partial bound, in a backward call */
@@ -104,12 +106,12 @@ typedef struct mha_cuda_scratch {
     float *lse;         /* (B,H,Tq), dense */
     void *out;          /* (B,H,Tq,E): the forward pass of a backward call without a softmax */
     void *dq, *dk, *dv; /* gradients that are computed and not asked for */
-    float *bounds;      /* (B,G,bound_tiles,2); none if brief */
-    float *rows_about;  /* (B,H,row_tiles,3,rows) */
-    int32_t *sums;      /* (B,H,row_tiles,rows*width); if brief, for each of the parts, or none for a single key tile */
+    float *bounds;      /* (B,G,bound_tiles,2), or with spans (G,bound_slots,2); none if brief */
+    float *rows_about;  /* (B,H,row_tiles,3,rows), or with spans (H,row_slots,3,rows) */
+    int32_t *sums;      /* likewise (...,rows*width); if brief, for each of the parts, or none for a single key tile */
     int32_t
         *lost_rows; /* with options: (B,H,row_tiles*rows/64) forward; with options or brief: (B,H,row_tiles) backward */
-    struct mha_cuda_span *spans; /* forward, sequences that are not alike: (B,row_tiles) of them */
+    struct mha_cuda_span *spans; /* forward, or another forward pass, sequences that are not alike: (B,row_tiles) */
     int32_t *span_count;         /* one: how many there are */
     void *q;                     /* forward, with options, results in place of q: a dense copy of it */
     int32_t *lost_anew;          /* of that forward pass, with options */

@@ -43,4 +43,18 @@ MHA_CUDA_SHARED int32_t mha_cuda_first_rows(int32_t key, int32_t rows, int32_t t
     return first < tiles ? first : tiles;
 }
 
+/* Tiles of `size` rows of all sequences of a head, by number. Each sequence has `tiles` of them; or, if sequences lie packed one
+ * behind another, as many as it needs: sequence b, which begins with row `row`, has those from b + row / size on, so that nobody
+ * has to count the tiles of those before it. */
+MHA_CUDA_SHARED int32_t mha_cuda_first_slot(int32_t b, int64_t row, int32_t size, int32_t tiles, int packed)
+{
+    return packed ? b + (int32_t)(row / size) : b * tiles;
+}
+
+/* How many numbers there are, with `rows` rows in all if sequences lie packed. */
+MHA_CUDA_SHARED int32_t mha_cuda_slots(int32_t B, int64_t rows, int32_t size, int32_t tiles, int packed)
+{
+    return mha_cuda_first_slot(B, rows, size, tiles, packed);
+}
+
 #endif

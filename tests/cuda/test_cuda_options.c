@@ -193,22 +193,54 @@ TEST(more_units_than_blocks)
     }
 }
 
-/* Backward, from the softmax of the forward call and without it. */
-TEST(gradients_of_any_combination)
+/* What backward takes on tensor cores: gradients in the type of q, and none of lse. */
+static gradient_case draw_gradients(rng *r, attention_case (*draw_case)(rng *r))
 {
-    if (!there()) return;
+    attention_case forward = draw_case(r);
+    if (rng_chance(r, 0.4)) forward.D = 8 * rng_between(r, 1, 16), forward.E = 8 * rng_between(r, 1, 16);
+    gradient_case c = gradient_plain(forward);
+    c.wanted = 1 << GRAD_Q | 1 << GRAD_K | 1 << GRAD_V;
+    c.dlse = false;
+    c.type_dout = c.forward.type_q;
+    for (int g = GRAD_Q; g <= GRAD_V; g++) c.type_grad[g] = c.forward.type_q;
+    c.anew = rng_chance(r, 0.3);
+    return c;
+}
+
+static const char *backward_kind_of(const attention_case *c, const problem *p)
+{
+    const mha_attention_options *o = &p->options;
+    bool unlike = o->query_starts.rank || o->key_starts.rank || o->query_lengths.rank || o->key_lengths.rank ||
+                  c->align == MHA_ALIGN_OFFSET;
+    const char *kind = kind_of(c, p);
+    return unlike && strcmp(kind, "_maps") != 0 ? "_sequences" : kind;
+}
+
+/* The right kernel runs. */
+static void check_backward_kernel(const gradients *g, mha_context *ctx, long long n)
+{
+    const problem *p = g->p;
+    const char *kind = backward_kind_of(&g->c.forward, p);
+    mha_attention_plan plan = {.kernel = ""};
+    const mha_attention_saved saved = {p->q.view, p->k.view, p->v.view, p->out.view,
+                                       g->c.anew ? (mha_tensor)MHA_NO_TENSOR : p->softmax.view};
+    mha_attention_gradients asked = gradients_asked(g);
+    mha_status status = mha_attention_explain_backward(ctx, &plan, &asked, &saved, g->dout.view,
+                                                       (mha_tensor)MHA_NO_TENSOR, &p->options);
+    expect(!status && strstr(plan.kernel, "backward_") && strstr(plan.kernel, kind), "case %lld: %s, not %s: %s", n,
+           plan.kernel, kind, status ? mha_context_error(ctx) : plan.why);
+}
+
+/* Backward, from the softmax of the forward call and without it. */
+static void check_drawn_gradients(attention_case (*draw_case)(rng *r), uint64_t from)
+{
     uint64_t seed = (uint64_t)number_from("MHA_SEED", (long long)time(NULL));
     long long only = number_from("MHA_CASE", -1), cases = cases_from(CASES / 2);
+    printf("    MHA_SEED=%llu\n", (unsigned long long)seed);
     for (long long n = only < 0 ? 0 : only; n < (only < 0 ? cases : only + 1); n++) {
-        rng r = rng_make(seed, (uint64_t)n);
-        attention_case forward = draw(&r);
-        if (rng_chance(&r, 0.4)) forward.D = 8 * rng_between(&r, 1, 16), forward.E = 8 * rng_between(&r, 1, 16);
-        gradient_case c = gradient_plain(forward);
+        rng r = rng_make(seed, from + (uint64_t)n);
+        gradient_case c = draw_gradients(&r, draw_case);
         char why[300] = "", text[1400];
-        c.wanted = 1 << GRAD_Q | 1 << GRAD_K | 1 << GRAD_V;
-        c.type_dout = c.forward.type_q;
-        for (int g = GRAD_Q; g <= GRAD_V; g++) c.type_grad[g] = c.forward.type_q;
-        c.anew = rng_chance(&r, 0.3);
         gradients *g = gradients_make(&c);
         mha_context *ctx = context_make_on("cuda", NULL, 1, (mha_parallel){NULL, NULL}, NULL);
         gradient_describe(&c, text, sizeof text);
@@ -216,9 +248,35 @@ TEST(gradients_of_any_combination)
         if (!status) gradients_solve(g);
         expect(!status && gradients_check(g, why, sizeof why), "case %lld: %s%s\n      %s", n, why,
                status ? mha_context_error(ctx) : "", text);
+        check_backward_kernel(g, ctx, n);
         mha_context_free(ctx);
         gradients_free(g);
     }
+}
+
+TEST(gradients_of_any_combination)
+{
+    if (there()) check_drawn_gradients(draw, 0);
+}
+
+/* Lengths, ragged batches and offsets, without maps. */
+static attention_case draw_sequences(rng *r)
+{
+    attention_case c = draw_maps(r);
+    c.mask.rank = c.bias.rank = -1;
+    c.dropout = 0;
+    if (!c.ragged_q && !c.ragged_k && !c.padding && c.align != MHA_ALIGN_OFFSET) c.lengths = true;
+    return c;
+}
+
+TEST(gradients_of_any_sequences)
+{
+    if (there()) check_drawn_gradients(draw_sequences, 20000);
+}
+
+TEST(gradients_of_any_maps)
+{
+    if (there()) check_drawn_gradients(draw_maps, 30000);
 }
 
 /* What overflows in a tile is computed again. */

@@ -177,7 +177,7 @@ TEST(tiles_of_fewer_rows)
 TEST(names_of_kernels_are_all_different)
 {
     const char
-        *names[2 * 3 * MHA_CUDA_FORWARD_KINDS + 2 * 2 * (MHA_CUDA_KINDS + 2) + 4 + 2 * 4 + MHA_CUDA_GENERAL_KERNELS];
+        *names[2 * 3 * MHA_CUDA_FORWARD_KINDS + 2 * 2 * (MHA_CUDA_KINDS + 6) + 4 + 2 * 4 + MHA_CUDA_GENERAL_KERNELS];
     int count = 0;
     for (int n = 0; n < 4; n++) names[count++] = mha_cuda_forward_name(n / 2, 0, (mha_cuda_kind)(n % 2), true);
     for (int type = 0; type < 2; type++)
@@ -188,8 +188,10 @@ TEST(names_of_kernels_are_all_different)
         for (int width = 0; width < 2; width++) {
             for (int kind = 0; kind < MHA_CUDA_KINDS; kind++)
                 names[count++] = mha_cuda_backward_name(type, width, (mha_cuda_kind)kind, MHA_CUDA_MAIN);
-            names[count++] = mha_cuda_backward_name(type, width, MHA_CUDA_FULL, MHA_CUDA_PREPARE);
-            names[count++] = mha_cuda_backward_name(type, width, MHA_CUDA_CAUSAL, MHA_CUDA_CONVERT);
+            for (int kind = MHA_CUDA_OPTIONS; kind < MHA_CUDA_KINDS; kind++) {
+                names[count++] = mha_cuda_backward_name(type, width, (mha_cuda_kind)kind, MHA_CUDA_PREPARE);
+                names[count++] = mha_cuda_backward_name(type, width, (mha_cuda_kind)kind, MHA_CUDA_CONVERT);
+            }
         }
     for (int n = 0; n < 8; n++)
         names[count++] = mha_cuda_brief_name(n / 4, (mha_cuda_kind)(n % 2),
@@ -317,6 +319,61 @@ TEST(scratch_of_sequences_that_are_not_alike)
     mha_context_free(ctx);
 }
 
+#define BACKWARD_KERNEL(name, ...)                                                                                    \
+    do {                                                                                                              \
+        mha_cuda_plan plan = {.kernel = ""};                                                                          \
+        size_t scratch = 0;                                                                                           \
+        question a = ask(MHA_BFLOAT16, 2, 4, 2, 700, 600, 64);                                                        \
+        __VA_ARGS__;                                                                                                  \
+        expect(!plan_backward(ctx, &a, &plan, &scratch) && !strcmp(plan.kernel, name), "%s, not %s: %s", plan.kernel, \
+               name, mha_context_error(ctx));                                                                         \
+        expect(plan.shared <= 227 * 1024, "%s: %zu bytes of shared memory", name, plan.shared);                       \
+    } while (0)
+
+TEST(kernels_of_backward_calls)
+{
+    mha_context *ctx = remote_context();
+    mha_tensor row = mha_tensor_1d(NULL, MHA_FLOAT32, 4), pairs = mha_tensor_2d(NULL, MHA_BOOL, 700, 600);
+    mha_tensor lengths = mha_tensor_1d((void *)16, MHA_INT32, 2); /* an address that nobody may read */
+    mha_tensor starts = mha_tensor_1d((void *)16, MHA_INT32, 3);
+    BACKWARD_KERNEL("backward_bf16_64", (void)a);
+    BACKWARD_KERNEL("backward_bf16_64_causal", a.options.causal = true);
+    BACKWARD_KERNEL("backward_bf16_64_options", a.options.alibi_slopes = row);
+    BACKWARD_KERNEL("backward_bf16_64_sequences", a.options.key_lengths = lengths);
+    BACKWARD_KERNEL("backward_bf16_64_sequences", a.options.query_lengths = lengths, a.options.causal = true);
+    BACKWARD_KERNEL("backward_bf16_64_sequences", a.options.query_starts = starts,
+                    a.q.size[0] = a.out.size[0] = a.dout.size[0] = a.gradients.q.size[0] = 1);
+    BACKWARD_KERNEL("backward_bf16_64_sequences", a.options.key_starts = starts,
+                    a.k.size[0] = a.v.size[0] = a.gradients.k.size[0] = a.gradients.v.size[0] = 1);
+    BACKWARD_KERNEL("backward_bf16_64_sequences", a.options.offsets = lengths, a.options.align = MHA_ALIGN_OFFSET);
+    BACKWARD_KERNEL("backward_bf16_64_maps", a.options.mask = pairs);
+    BACKWARD_KERNEL("backward_bf16_64_maps", a.options.bias = pairs, a.options.bias.type = MHA_FLOAT32);
+    BACKWARD_KERNEL("backward_bf16_64_maps", a.options.dropout = 0.5f, a.options.key_lengths = lengths);
+    BACKWARD_KERNEL("backward_f16_128_maps", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 72), a.options.dropout = 0.5f);
+    BACKWARD_KERNEL("backward_bf16_128_sequences", a = ask(MHA_BFLOAT16, 2, 1, 1, 9, 9, 128),
+                    a.options.key_lengths = lengths);
+    mha_context_free(ctx);
+}
+
+/* Scratch grows with the rows of a packed batch, not with its sequences times their longest. */
+TEST(scratch_of_backward_calls_of_packed_sequences)
+{
+    enum { SEQUENCES = 100, ROWS = 10000 };
+    mha_context *ctx = remote_context();
+    mha_cuda_plan plan = {.kernel = ""};
+    size_t scratch = 0;
+    question a = ask(MHA_BFLOAT16, 1, 4, 2, ROWS, ROWS, 128);
+    a.options.query_starts = a.options.key_starts = mha_tensor_1d((void *)16, MHA_INT32, SEQUENCES + 1);
+    a.extras.softmax = mha_tensor_4d(NULL, MHA_FLOAT32, 1, 4, ROWS, 2);
+    expect(!plan_backward(ctx, &a, &plan, &scratch) && plan.spans, "%s", mha_context_error(ctx));
+    expect(plan.row_slots == SEQUENCES + ROWS / 64 && plan.key_slots == SEQUENCES + ROWS / 128 &&
+               plan.bound_slots == SEQUENCES + ROWS / 512 && plan.tiles == 2 * plan.key_slots,
+           "%d, %d and %d slots", plan.row_slots, plan.key_slots, plan.bound_slots);
+    size_t sums = (size_t)(4 * plan.row_slots * 64 * 128) * 4;
+    expect(scratch >= sums && scratch < 2 * sums, "scratch is %zu, sums are %zu", scratch, sums);
+    mha_context_free(ctx);
+}
+
 TEST(what_needs_the_general_kernels_backward)
 {
     static const char *const wants[] = {NULL,
@@ -326,7 +383,7 @@ TEST(what_needs_the_general_kernels_backward)
                                         "types that are not alike",
                                         "gradients.alibi_slopes",
                                         "gradients.sinks",
-                                        NULL,
+                                        "gradients.bias",
                                         NULL,
                                         NULL,
                                         "widths that are not multiples of 8 up to 128"};
@@ -341,8 +398,8 @@ TEST(what_needs_the_general_kernels_backward)
         if (n == 4) a.dout.type = MHA_FLOAT16;
         if (n == 5) a.options.alibi_slopes = a.gradients.alibi_slopes = row;
         if (n == 6) a.options.sinks = a.gradients.sinks = row;
-        if (n == 7) a.options.softcap = 2;
-        if (n == 8) a.options.window_left = 3;
+        if (n == 7) a.options.bias = a.gradients.bias = mha_tensor_2d(NULL, MHA_FLOAT32, 64, 64);
+        if (n == 8) a.options.window_left = 3, a.options.softcap = 2, a.options.dropout = 0.5f;
         mha_gradient_call call = {.gradients = a.gradients, .dout = a.dout, .dlse = a.dlse};
         mha_status status =
             mha_problem_make(&call.problem, ctx, MHA_SHAPE, a.out, &a.extras, a.q, a.k, a.v, &a.options);
@@ -444,6 +501,24 @@ TEST(tiles_see_what_their_rows_see)
                     expect(mha_cuda_first_rows(key, ROWS, row_tiles, offset, 0) == 0, "full");
                 }
             }
+}
+
+/* The numbers of tiles of sequences that lie packed do not meet, and are within their number. */
+TEST(tiles_of_packed_sequences_have_numbers_of_their_own)
+{
+    enum { SIZE = 4, SEQUENCES = 5, MOST = 11 };
+    for (int n = 0; n < 4000; n++) {
+        rng r = rng_make(7, (uint64_t)n);
+        int32_t row = 0, end = 0;
+        for (int32_t b = 0; b < SEQUENCES; b++) {
+            int32_t rows = (int32_t)rng_between(&r, 0, MOST), first = mha_cuda_first_slot(b, row, SIZE, 1, 1);
+            if (!expect(first >= end, "case %d: sequence %d begins with %d, before %d", n, b, first, end)) return;
+            end = first + (rows + SIZE - 1) / SIZE;
+            row += rows + (int32_t)rng_between(&r, 0, 2); /* rows of no sequence */
+        }
+        expect(end <= mha_cuda_slots(SEQUENCES, row, SIZE, 1, 1), "case %d: %d tiles", n, end);
+        expect(mha_cuda_first_slot(3, 0, SIZE, 7, 0) == 21 && mha_cuda_slots(3, 99, SIZE, 7, 0) == 21, "not packed");
+    }
 }
 
 /* ---- Devices that are not there --------------------------------------------------------------------------------- */

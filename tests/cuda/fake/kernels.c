@@ -23,15 +23,28 @@ size_t fake_parameter_bytes(const char *name)
 {
     static const char *const widths[] = {"bf16_64", "bf16_128", "f16_64", "f16_128", "bf16_96", "f16_96"};
     static const char *const forward[] = {"", "_causal", "_few", "_causal_few", "_options", "_maps"};
-    static const char *const backward[] = {"",       "_causal",       "_options",       "_prepare",      "_convert",
-                                           "_brief", "_brief_causal", "_brief_prepare", "_brief_convert"};
+    static const char *const backward[] = {"",
+                                           "_causal",
+                                           "_options",
+                                           "_prepare",
+                                           "_convert",
+                                           "_brief",
+                                           "_brief_causal",
+                                           "_brief_prepare",
+                                           "_brief_convert",
+                                           "_maps",
+                                           "_maps_prepare",
+                                           "_maps_convert",
+                                           "_sequences",
+                                           "_sequences_prepare",
+                                           "_sequences_convert"};
     char known[64];
     for (int n = 0; n < 6; n++) {
         for (int k = 0; k < 6; k++) {
             snprintf(known, sizeof known, "forward_%s%s", widths[n], forward[k]);
             if (!strcmp(name, known)) return sizeof(mha_cuda_forward);
         }
-        for (int k = 0; n < 4 && k < 9; k++) {
+        for (int k = 0; n < 4 && k < 15; k++) {
             snprintf(known, sizeof known, "backward_%s%s", widths[n], backward[k]);
             if (!strcmp(name, known)) return sizeof(mha_cuda_backward);
         }
@@ -394,7 +407,8 @@ const char *fake_run(const fake_launch *l)
     if (begins(l->name, "general")) return general(l);
     if (begins(l->name, "forward_spans")) return fake_spans(l);
     if (begins(l->name, "forward")) return forward(l);
-    if (begins(l->name, "backward")) return backward(l);
+    if (begins(l->name, "backward"))
+        return strstr(l->name, "_maps") || strstr(l->name, "_sequences") ? fake_backward_parts(l) : backward(l);
     if (begins(l->name, "softmax")) return softmax(l);
     if (begins(l->name, "stats")) return fake_stats(l);
     return strcmp(l->name, "copy") ? fake_ops_run(l) : copy((const void *)l->parameter);

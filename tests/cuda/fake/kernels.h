@@ -60,6 +60,9 @@ const char *fake_run(const fake_launch *launch);
 /* The kernel that finds the tiles of rows of sequences that are not alike. */
 const char *fake_spans(const fake_launch *launch);
 
+/* A backward kernel of sequences that are not alike, or with maps. */
+const char *fake_backward_parts(const fake_launch *launch);
+
 /* A forward kernel with options or with maps, whose tiles have so many rows. */
 void fake_forward_options(const mha_cuda_forward *c, int rows);
 

@@ -22,18 +22,13 @@
 #ifndef MHA_CUDA_BACKWARD_CUH
 #define MHA_CUDA_BACKWARD_CUH
 
-#include "backward.h"
-#include "careful.cuh"
-#include "schedule.h"
+#include "backward_options.cuh"
 
 namespace
 {
 
-enum { GROUP = 128, CONSUMERS = 2, KEYS = 128, STAGES = 3, ALL = 1 };
-enum { LSE, DELTA, POWER, ROW_KINDS };
-enum { BOUND_KEYS = 512 }; /* keys of a partial bound */
-
-template <typename T, int D, int QUERIES> struct shared_memory {
+template <typename T, int D, int QUERIES, kind KIND> struct shared_memory {
+    enum { STAGES = 3 };
     alignas(1024) T k[KEYS * D];
     alignas(1024) T v[KEYS * D];
     alignas(1024) T q[STAGES][QUERIES * D];
@@ -41,26 +36,30 @@ template <typename T, int D, int QUERIES> struct shared_memory {
     alignas(1024) T ds[2][QUERIES * KEYS];
     alignas(128) float rows[STAGES][ROW_KINDS * QUERIES];
     alignas(8) uint64_t keys_full, full[STAGES], empty[STAGES], ds_full[2], ds_empty[2], keys_empty;
+    part_of_sequence part[1]; /* of the kernels of sequences */
+    work own;                 /* likewise, because there are few registers */
 };
 
-/* What a block works on: keys from `first` on of a head, and the tiles of rows [from, from + count) of each query head,
- * beginning with `start` and around. */
-struct work {
-    int first, head, batch, from, count, start;
-};
-
-/* What rows see: all keys, those up to their position, or what options say. */
-enum kind { FULL, CAUSAL, OPTIONS };
-
-/* How dQ is summed: in integers, or in the order of key tiles. */
-enum sums { INTEGERS, ORDERED };
-
-/* The kernel before this one in the stream has ended; the one after it may start. */
-MHA_DEVICE void wait_for_last(void) { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-MHA_DEVICE void let_next_start(void) { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-
-template <int QUERIES, kind KIND> MHA_DEVICE work work_of(const mha_cuda_backward &c)
+/* The tiles of rows, without padding, that see keys of the tile that a block has found. */
+template <int QUERIES> MHA_DEVICE work work_of_part(const mha_cuda_backward &c, const volatile part_of_sequence &p)
 {
+    work w = {p.tile * KEYS, (int)mha_cuda_place_of(blockIdx.x, c.G, c.key_slots, c.section).head, p.b, 0, 0, 0};
+    if (p.b >= c.B) w.count = -1;
+    if (p.b >= c.B || w.first >= p.length) return w;
+    int tiles = (p.queries + QUERIES - 1) / QUERIES;
+    int last = min(w.first + KEYS, p.length) - 1 - p.left; /* the last row that sees one of the keys */
+    w.from = mha_cuda_first_rows(w.first, QUERIES, tiles, p.right, true);
+    w.count = last < 0 ? 0 : max(0, min(tiles, last / QUERIES + 1) - w.from);
+    if (w.count == tiles) { /* blocks of one head add to different rows of dQ */
+        int key_tiles = (p.length + KEYS - 1) / KEYS;
+        w.start = (int)((int64_t)(p.tile - p.tile % c.together) * tiles / key_tiles);
+    }
+    return w;
+}
+
+template <int QUERIES, kind KIND> MHA_DEVICE work work_of(const mha_cuda_backward &c, const volatile part_of_sequence *part)
+{
+    if constexpr (KIND >= SEQUENCES) return work_of_part<QUERIES>(c, *part);
     mha_cuda_place p = mha_cuda_place_of(blockIdx.x, c.G * c.B, c.key_tiles, c.section);
     work w = {p.tile * KEYS, p.head % c.G, p.head / c.G, 0, c.row_tiles, 0};
     w.from = mha_cuda_first_rows(w.first, QUERIES, c.row_tiles, KIND == OPTIONS ? c.right : c.offset, KIND != FULL);
@@ -89,66 +88,51 @@ template <int QUERIES> MHA_DEVICE int last_part(const mha_cuda_backward &c, int 
     return causal ? max(0, min(c.key_tiles - 1, last / KEYS)) : c.key_tiles - 1;
 }
 
-MHA_DEVICE int tile_at(const work &w, int i)
+template <typename WORK> MHA_DEVICE int tile_at(const WORK &w, int i)
 {
     int at = w.start + i;
     return w.from + (at >= w.count ? at - w.count : at);
 }
 
-MHA_DEVICE void copy_bytes(uint32_t to, const void *from, int bytes, uint32_t barrier)
-{
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-                 "l"(from), "r"(bytes), "r"(barrier)
-                 : "memory");
-}
-
-MHA_DEVICE void store_matrices_turned(uint32_t row, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a), "r"(b),
-                 "r"(c), "r"(d)
-                 : "memory");
-}
-
-template <int N> MHA_DEVICE void keep(const uint32_t (&x)[N])
-{
-#pragma unroll
-    for (int i = 0; i < N; i++) asm volatile("" ::"r"(x[i]) : "memory");
-}
-
 /* ---- The warpgroup that copies ---------------------------------------------------------------------------------- */
 
-template <typename T, int D, int QUERIES>
-MHA_DEVICE void copy_keys(shared_memory<T, D, QUERIES> &s, const mha_cuda_backward &c, const work &w)
+template <typename T, int D, int QUERIES, kind KIND, typename WORK>
+MHA_DEVICE void copy_keys(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const WORK &w)
 {
     uint32_t full = shared_address(&s.keys_full);
+    const volatile part_of_sequence &part = *s.part;
+    int row = w.first, batch = w.batch;
+    if (KIND >= SEQUENCES) row += part.key_row, batch = part.key_batch;
     barrier_expect(full, 2 * KEYS * D * 2);
     for (int panel = 0; panel < D / PANEL; panel++) {
-        copy_in(shared_address(s.k) + panel * KEYS * ROW_BYTES, &c.k, full, panel * PANEL, w.first, w.head, w.batch);
-        copy_in(shared_address(s.v) + panel * KEYS * ROW_BYTES, &c.v, full, panel * PANEL, w.first, w.head, w.batch);
+        copy_in(shared_address(s.k) + panel * KEYS * ROW_BYTES, &c.k, full, panel * PANEL, row, w.head, batch);
+        copy_in(shared_address(s.v) + panel * KEYS * ROW_BYTES, &c.v, full, panel * PANEL, row, w.head, batch);
     }
 }
 
 /* Tile n of a block: one of query head `head`. */
-template <typename T, int D, int QUERIES>
-MHA_DEVICE void copy_rows(shared_memory<T, D, QUERIES> &s, const mha_cuda_backward &c, int batch, int head, int tile,
+template <typename T, int D, int QUERIES, kind KIND>
+MHA_DEVICE void copy_rows(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, int batch, int head, int tile,
                           uint32_t n)
 {
-    int stage = n % STAGES;
+    const int STAGES = shared_memory<T, D, QUERIES, KIND>::STAGES;
+    int stage = n % STAGES, row = tile * QUERIES;
+    int64_t number = tile_number<KIND>(c, s.part, batch, head, tile);
     uint32_t q = shared_address(s.q[stage]), d_out = shared_address(s.d_out[stage]), full = shared_address(&s.full[stage]);
+    const volatile part_of_sequence &part = *s.part;
+    if (KIND >= SEQUENCES) row += part.query_row, batch = part.query_batch;
     barrier_wait(shared_address(&s.empty[stage]), n / STAGES % 2 ^ 1);
     barrier_expect(full, 2 * QUERIES * D * 2 + ROW_KINDS * QUERIES * 4);
-    copy_bytes(shared_address(s.rows[stage]),
-               c.rows + (((int64_t)batch * c.H + head) * c.row_tiles + tile) * ROW_KINDS * QUERIES,
-               ROW_KINDS * QUERIES * 4, full);
+    copy_bytes(shared_address(s.rows[stage]), c.rows + number * ROW_KINDS * QUERIES, ROW_KINDS * QUERIES * 4, full);
     for (int panel = 0; panel < D / PANEL; panel++) {
         int at = panel * QUERIES * ROW_BYTES;
-        copy_in(q + at, &c.q, full, panel * PANEL, tile * QUERIES, head, batch);
-        copy_in(d_out + at, &c.d_out, full, panel * PANEL, tile * QUERIES, head, batch);
+        copy_in(q + at, &c.q, full, panel * PANEL, row, head, batch);
+        copy_in(d_out + at, &c.d_out, full, panel * PANEL, row, head, batch);
     }
 }
 
-template <typename T, int D, int QUERIES>
-MHA_DEVICE void copy_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_backward &c, const work &w)
+template <typename T, int D, int QUERIES, kind KIND, typename WORK>
+MHA_DEVICE void copy_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const WORK &w)
 {
     uint32_t n = 0;
     int group = c.H / c.G;
@@ -159,8 +143,8 @@ MHA_DEVICE void copy_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_backwar
 
 /* The same for number `turn` of the key tiles of a block, which has copied `base` tiles of rows before. The first tile of
  * rows comes before the keys, for which it need not wait. */
-template <typename T, int D, int QUERIES>
-MHA_DEVICE void copy_turn(shared_memory<T, D, QUERIES> &s, const mha_cuda_backward &c, const work &w, uint32_t base,
+template <typename T, int D, int QUERIES, kind KIND>
+MHA_DEVICE void copy_turn(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const work &w, uint32_t base,
                           int turn)
 {
     int group = c.H / c.G, total = group * w.count;
@@ -171,20 +155,6 @@ MHA_DEVICE void copy_turn(shared_memory<T, D, QUERIES> &s, const mha_cuda_backwa
         }
         if (n < total) copy_rows(s, c, w.batch, w.head * group + n / w.count, tile_at(w, n % w.count), base + n);
     }
-}
-
-/* The power of two that a key head's numbers have in the integers of dQ. */
-MHA_DEVICE float power_of(const mha_cuda_backward &c, int head, int batch)
-{
-    const float *bounds = c.bounds + 2 * ((int64_t)batch * c.G + head) * c.bound_tiles;
-    float norm = 0, number = 0;
-    for (int i = 0; i < c.bound_tiles; i++) {
-        norm = fmaxf(norm, bounds[2 * i]);
-        if (bounds[2 * i + 1] < INFINITY) number = fmaxf(number, bounds[2 * i + 1]);
-    }
-    int exponent;
-    frexpf(norm * number, &exponent);
-    return exp2f((float)min(100, max(-100, 28 - exponent)));
 }
 
 /* ---- The warpgroups that compute -------------------------------------------------------------------------------- */
@@ -210,9 +180,9 @@ MHA_DEVICE void add_rows(float (&sums)[D / 2], const uint32_t (&x)[N / 4], uint6
     products_commit();
 }
 
-template <typename T, int D>
-MHA_DEVICE void put_rows(const mha_cuda_backward &c, const work &w, int who, bool values, uint32_t to,
-                         const float (&x)[D / 2], float by)
+template <typename T, int D, kind KIND, typename WORK>
+MHA_DEVICE void put_rows(const mha_cuda_backward &c, const WORK &w, const volatile part_of_sequence *part, int who, bool values,
+                         uint32_t to, const float (&x)[D / 2], float by)
 {
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
     int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
@@ -231,21 +201,28 @@ MHA_DEVICE void put_rows(const mha_cuda_backward &c, const work &w, int who, boo
     }
     publish_shared();
     group_sync(ALL + 1 + who, GROUP);
+    int first = w.first + who * 64, batch = w.batch;
+    if constexpr (KIND >= SEQUENCES) {
+        int count = part->keys - first;
+        first += part->key_row, batch = part->key_batch;
+        if (c.key_starts.data && count < 64) {
+            put_some_rows<T>(values ? c.grad_v : c.grad_k, batch, w.head, first, to, count, values ? c.E : c.D);
+            return;
+        }
+    }
     if (thread == 0) {
         for (int panel = 0; panel < D / PANEL; panel++)
-            copy_out(values ? &c.dv : &c.dk, to + panel * KEYS * ROW_BYTES, panel * PANEL, w.first + who * 64, w.head,
-                     w.batch);
+            copy_out(values ? &c.dv : &c.dk, to + panel * KEYS * ROW_BYTES, panel * PANEL, first, w.head, batch);
         copies_commit();
     }
 }
 
-/* 64 columns of dQ of 16 rows, as the lanes of a warp hold them, to memory. Four lanes have a row together, two numbers each
+/* 64 columns of dQ of 16 rows, as the lanes of a warp hold them, to the `rows` rows at `dq`. Four lanes have a row together, two numbers each
  * of every eight: they exchange them for eight in a row. */
 template <typename T, int QUERIES>
-MHA_DEVICE void put_dq(const mha_cuda_backward &c, const uint32_t (&x)[16], int batch, int head, int tile, int who, int warp)
+MHA_DEVICE void put_dq(const mha_cuda_backward &c, const uint32_t (&x)[16], T *dq, int rows, int tile, int who, int warp)
 {
     int lane = threadIdx.x % 32, row = (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4;
-    T *dq = (T *)c.dq.data + batch * c.dq.batch + head * c.dq.head;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int own = tile * QUERIES + row + 8 * half;
@@ -270,68 +247,70 @@ MHA_DEVICE void put_dq(const mha_cuda_backward &c, const uint32_t (&x)[16], int 
                 z[place] = step == 0 ? y[0] : step == 1 ? y[1] : step == 2 ? y[2] : y[3];
             }
             int column = (QUERIES == 128 ? 0 : who * 64) + (i + lane % 4) * 8;
-            if (own < c.Tq && column < c.D) *(uint4 *)(dq + own * c.dq.row + column) = make_uint4(z[0], z[1], z[2], z[3]);
+            if (own < rows && column < c.D) *(uint4 *)(dq + own * c.dq.row + column) = make_uint4(z[0], z[1], z[2], z[3]);
         }
     }
 }
 
-/* What a thread of the kernels with options knows of a tile: how far its first row stands before the first of its keys and
- * before the one 8 after it, and the slope. */
-struct options_of_tile {
-    float ahead[2], slope; /* -infinity for keys that are not there */
-    bool hidden;           /* some of it */
-};
-
-/* Element i of a tile, whose product is x: its weight, and by what it goes on to dS: the slope of the cap. */
-struct element {
-    float weight, capped;
-};
-
-template <bool CAP>
-MHA_DEVICE element weigh_with_options(const mha_cuda_backward &c, const options_of_tile &t, int i, float x, float lse)
+/* S and dP of a tile of a sequence, 64 rows at a time, become weights and dS. */
+template <typename T, int D, int QUERIES, kind KIND, typename S, typename WORK, typename F>
+MHA_DEVICE void meet_in_parts(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k, uint64_t v,
+                              uint32_t (&p)[QUERIES / 4], uint32_t (&ds)[QUERIES / 4], int stage, int head, int q0, int who,
+                              F last_is_done)
 {
-    float s = x * c.scale_log2, by = 1, distance = t.ahead[i / 2 % 2] + (i / 4 * 8 + i % 2);
-    if (CAP) {
-        float r = inverse_fast(1 + exp2_fast(x * c.cap_inverse));
-        s = fmaf(c.cap_twice, r, fmaf(x, 0.0f, c.cap)); /* NaN if the product overflowed, which the cap would cover */
-        by = 4 * r * (1 - r);
+    const volatile part_of_sequence &part = *s.part;
+    int thread = threadIdx.x % GROUP, lane = thread % 32, first_key = w.first + who * 64 + thread / 32 * 16;
+    uint32_t q = shared_address(s.q[stage]), d_out = shared_address(s.d_out[stage]);
+    if (q0 + QUERIES > part.queries) { /* behind them lies padding, or another sequence */
+        clear_rows<D, QUERIES>(q, part.queries - q0);
+        clear_rows<D, QUERIES>(d_out, part.queries - q0);
+        publish_shared();
+        group_sync(ALL + 1 + who, GROUP);
     }
-    float weight = exp2_fast(fmaf(-t.slope, fabsf(distance), s) - lse);
-    if (t.hidden && !(distance >= c.nearest && distance <= c.farthest)) weight = 0;
-    return {weight, weight * by};
-}
-
-/* Products x = S and y = dP of 64 rows become weights p and dS. */
-template <typename T, int QUERIES, bool CAP>
-MHA_DEVICE void meet_with_options(const float (&x)[32], const float (&y)[32], uint32_t *p, uint32_t *ds,
-                                  const mha_cuda_backward &c, const float *rows, const options_of_tile &t)
-{
-    rows += threadIdx.x % 4 * 2;
 #pragma unroll
-    for (int b = 0; b < 8; b++) {
-        float2 lse = *(const float2 *)(rows + LSE * QUERIES + 8 * b), delta = *(const float2 *)(rows + DELTA * QUERIES + 8 * b);
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            int at = 4 * b + 2 * i;
-            element even = weigh_with_options<CAP>(c, t, at, x[at], lse.x);
-            element odd = weigh_with_options<CAP>(c, t, at + 1, x[at + 1], lse.y);
-            p[2 * b + i] = pack<T>(even.weight, odd.weight);
-            ds[2 * b + i] = pack<T>(even.capped * (y[at] - delta.x), odd.capped * (y[at + 1] - delta.y));
-        }
+    for (int half = 0; half < QUERIES / 64; half++) {
+        float x[32], y[32];
+        int first = q0 + 64 * half;
+        scores<T, D, 64, QUERIES>(x, k, factor(q + half * 64 * ROW_BYTES, 0));
+        if (half == 0) last_is_done();
+        scores<T, D, 64, QUERIES>(y, v, factor(d_out + half * 64 * ROW_BYTES, 0));
+        maps_of_tile maps = {w.batch, head, first, first_key, part.queries, part.length, {0, 0}, 0};
+        if (KIND == MAPS && (c.mask.data || c.dropped)) find_bits(maps, c);
+        products_wait<0>();
+        touch(x), touch(y);
+        float behind = (float)(first + lane % 4 * 2 - first_key - lane / 4);
+        bool there = first_key + lane / 4 < part.length, next = first_key + lane / 4 + 8 < part.length;
+        facts_of_tile t = {{there ? behind : -INFINITY, next ? behind - 8 : -INFINITY},
+                           c.slopes ? c.slopes[w.batch * c.slope_batch + head * c.slope_head] * 1.44269504f : 0,
+                           (float)part.offset,
+                           (float)-part.right,
+                           (float)-part.left,
+                           w.first + KEYS > part.length || first + 64 > part.queries ||
+                               w.first + KEYS - 1 > first + part.right || w.first < first + 63 + part.left};
+        const float *rows = s.rows[stage] + 64 * half;
+        auto meet = [&](auto cap, auto bits) {
+            meet_in_sequence<T, QUERIES, KIND, decltype(cap)::value, decltype(bits)::value>(
+                x, y, p + 16 * half, ds + 16 * half, c, rows, t, maps);
+        };
+        bool bits = KIND == MAPS && (c.mask.data || c.dropped);
+        if (c.cap != 0 && bits) meet(yes(), yes());
+        else if (c.cap != 0) meet(yes(), no());
+        else if (bits) meet(no(), yes());
+        else meet(no(), no());
     }
 }
 
 /* dQ of tile n - 1 is computed in the step of tile n, so that the warpgroups need not wait for each other's dS, and leaves
  * while dV and dK of tile n run. (In the first step its products are those of whatever the memory holds, and are not used.) */
-template <typename T, int D, int QUERIES, kind KIND, sums WAY>
-MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_backward &c, const work &w, int who,
+template <typename T, int D, int QUERIES, kind KIND, sums WAY, typename WORK>
+MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const WORK &w, int who,
                             uint32_t base, int turn)
 {
-    enum { SUMS = QUERIES * D / CONSUMERS };
+    enum { SUMS = QUERIES * D / CONSUMERS, STAGES = shared_memory<T, D, QUERIES, KIND>::STAGES };
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
     int key = w.first + who * 64 + warp * 16 + lane / 4, group = c.H / c.G, total = group * w.count;
     float dk[D / 2], dv[D / 2], power[2], scale = c.scale * 1.44269504f;
-    float head_power = WAY == INTEGERS ? power_of(c, w.head, w.batch) : 1;
+    float head_power = WAY == INTEGERS ? power_of<KIND>(c, s.part, w.head, w.batch) : 1;
     bool tail = w.first + KEYS > c.Tk;
     uint32_t p[QUERIES / 4], ds[QUERIES / 4];
     uint64_t k = factor(shared_address(s.k) + who * 64 * ROW_BYTES, 0);
@@ -376,7 +355,8 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_back
         uint32_t x[16];
 #pragma unroll
         for (int i = 0; i < 16; i++) x[i] = pack<T>(dq[2 * i] * c.scale, dq[2 * i + 1] * c.scale);
-        put_dq<T, QUERIES>(c, x, w.batch, last_head, last_tile, who, warp);
+        T *dq_rows = (T *)c.dq.data + w.batch * c.dq.batch + last_head * c.dq.head;
+        put_dq<T, QUERIES>(c, x, dq_rows, c.Tq, last_tile, who, warp);
     };
     auto send_dq = [&](float(&dq)[32]) {
         if (WAY == ORDERED) {
@@ -405,7 +385,9 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_back
             keep(ds);
             if (n > 0 && thread == 0) barrier_arrive(shared_address(&s.empty[(at - 1) % STAGES]));
         };
-        if (KIND == OPTIONS) {
+        if constexpr (KIND >= SEQUENCES) {
+            meet_in_parts<T, D, QUERIES, KIND>(s, c, w, k, v, p, ds, stage, head, q0, who, last_is_done);
+        } else if (KIND == OPTIONS) {
             float slope = c.slopes ? c.slopes[w.batch * c.slope_batch + head * c.slope_head] * 1.44269504f : 0;
 #pragma unroll
             for (int half = 0; half < QUERIES / 64; half++) {
@@ -484,10 +466,19 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_back
             const float *own = rows + POWER * QUERIES + (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4;
             power[0] = own[0] * head_power, power[1] = own[8] * head_power;
         } else last_head = head, last_tile = tile;
-        number = (w.batch * c.H + head) * c.row_tiles + tile;
+        number = (int)tile_number<KIND>(c, s.part, w.batch, head, tile);
     };
 
     barrier_wait(shared_address(&s.keys_full), turn % 2);
+    if constexpr (KIND >= SEQUENCES) {
+        int there = s.part->length - w.first; /* what lies behind the keys of the sequence may be anything */
+        if (total > 0 && there < KEYS) {
+            clear_rows<D, KEYS>(shared_address(s.k), there);
+            clear_rows<D, KEYS>(shared_address(s.v), there);
+            publish_shared();
+            group_sync(ALL + 1 + who, GROUP);
+        }
+    }
     if (total > 0) {
         float dq[32];
         uint32_t last = base + total - 1;
@@ -505,8 +496,10 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES> &s, const mha_cuda_back
     }
     if (WAY == ORDERED && thread == 0) barrier_arrive(shared_address(&s.keys_empty));
     /* Results leave through the memory of K and V, or of dS where the next keys are on their way. */
-    put_rows<T, D>(c, w, who, false, shared_address(WAY == ORDERED ? s.ds[0] : s.k), dk, c.scale);
-    put_rows<T, D>(c, w, who, true, WAY == ORDERED ? shared_address(s.ds[0]) + KEYS * D * 2 : shared_address(s.v), dv, 1);
+    put_rows<T, D, KIND>(c, w, s.part, who, false, shared_address(WAY == ORDERED ? s.ds[0] : s.k), dk, c.scale);
+    put_rows<T, D, KIND>(c, w, s.part, who, true,
+                         WAY == ORDERED ? shared_address(s.ds[0]) + KEYS * D * 2 : shared_address(s.v), dv,
+                         KIND == MAPS ? c.kept : 1);
     if (WAY == INTEGERS) {
         if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     } else {
@@ -532,8 +525,10 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
 {
     static_assert(WAY == INTEGERS || 2 * KEYS * D <= 2 * QUERIES * KEYS, "dK and dV fit dS");
     extern __shared__ __align__(1024) unsigned char memory[];
-    typedef shared_memory<T, D, QUERIES> layout;
+    typedef shared_memory<T, D, QUERIES, KIND> layout;
+    enum { STAGES = layout::STAGES };
     layout &s = *(layout *)memory;
+    static_assert(sizeof(layout) <= 227 * 1024, "more shared memory than a block can have");
     if (threadIdx.x == 0) {
         barrier_make(shared_address(&s.keys_full), 1);
         barrier_make(shared_address(&s.keys_empty), CONSUMERS);
@@ -550,13 +545,17 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
     }
     __syncthreads();
     let_next_start();
+    if constexpr (KIND >= SEQUENCES) {
+        int slot = mha_cuda_place_of(blockIdx.x, c.G, c.key_slots, c.section).tile;
+        find_part(*s.part, c, true, slot, KEYS, c.key_tiles, QUERIES);
+    }
     wait_for_last();
     if constexpr (WAY == ORDERED) {
         if (threadIdx.x < GROUP) {
             registers_give<24>();
             if (threadIdx.x == 0)
                 in_order<T, D, QUERIES, KIND>(
-                    c, [&](const work &w, uint32_t base, int turn) { copy_turn<T, D, QUERIES>(s, c, w, base, turn); });
+                    c, [&](const work &w, uint32_t base, int turn) { copy_turn(s, c, w, base, turn); });
         } else {
             registers_take<240>();
             in_order<T, D, QUERIES, KIND>(c, [&](const work &w, uint32_t base, int turn) {
@@ -566,10 +565,23 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
         }
         return;
     }
-    work w = work_of<QUERIES, KIND>(c);
+    work w = work_of<QUERIES, KIND>(c, s.part);
+    if (w.count < 0) return; /* there is no such tile */
+    if constexpr (KIND >= SEQUENCES) {
+        if (threadIdx.x == 0) s.own = w;
+        __syncthreads();
+        if (threadIdx.x < GROUP) {
+            registers_give<24>();
+            if (threadIdx.x == 0) copy_all<T, D, QUERIES, KIND, volatile work>(s, c, s.own);
+        } else {
+            registers_take<240>();
+            compute_all<T, D, QUERIES, KIND, INTEGERS, volatile work>(s, c, s.own, threadIdx.x / GROUP - 1, 0, 0);
+        }
+        return;
+    }
     if (threadIdx.x < GROUP) {
         registers_give<24>();
-        if (threadIdx.x == 0) copy_all<T, D, QUERIES>(s, c, w);
+        if (threadIdx.x == 0) copy_all(s, c, w);
     } else {
         registers_take<240>();
         compute_all<T, D, QUERIES, KIND, INTEGERS>(s, c, w, threadIdx.x / GROUP - 1, 0, 0);

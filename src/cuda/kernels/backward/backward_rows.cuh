@@ -8,18 +8,6 @@
 namespace
 {
 
-/* Up to which key a row sees keys. */
-MHA_DEVICE int keys_seen(const mha_cuda_backward &c, int row)
-{
-    if (c.any) return min(c.Tk, max(0, row + c.right + 1));
-    return c.causal ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk;
-}
-
-MHA_DEVICE bool sees_any(const mha_cuda_backward &c, int row)
-{
-    return keys_seen(c, row) > (c.any ? max(0, row + c.left) : 0);
-}
-
 /* Whether lse has lost the sum of exponentials beside a large score, or is infinite because scores are. */
 MHA_DEVICE bool is_far(float lse) { return !(fabsf(lse) <= 1e5f); }
 
@@ -28,7 +16,7 @@ template <typename T, int D>
 __device__ __noinline__ double careful_lse(const mha_cuda_backward &c, int batch, int head, int row,
                                            const careful_row<D> &q)
 {
-    int own = head / (c.H / c.G), keys = keys_seen(c, row);
+    int own = head / (c.H / c.G), keys = keys_seen<FULL>(c, nullptr, row);
     float lse = c.lse[((int64_t)batch * c.H + head) * c.Tq + row];
     double top = -INFINITY, sum = 0;
     if (!is_far(lse)) return (double)lse;
@@ -81,19 +69,23 @@ MHA_DEVICE uint4 load_eight(const mha_cuda_rows &t, int batch, int head, int row
 
 /* A block for BOUND_KEYS keys of a head: the largest norm of their values, without numbers that are not finite, and the
  * largest number of the keys, infinite if one is not finite. */
-template <typename T, int D> MHA_DEVICE void bound_keys(const mha_cuda_backward &c, int block, int head, int batch)
+template <typename T, int D, kind KIND>
+MHA_DEVICE void bound_keys(const mha_cuda_backward &c, const part_of_sequence *p, int block, int head, int batch)
 {
     enum { LANES = D / 8, ROWS = 256 / LANES };
     __shared__ float norms[8], numbers[8];
     float norm = 0, number = 0, k[8], v[8];
-    int lane = threadIdx.x % LANES;
+    int lane = threadIdx.x % LANES, count = c.Tk, first = 0, where = batch, tiles = c.key_tiles;
+    if (KIND >= SEQUENCES) {
+        count = p->length, first = p->key_row, where = p->key_batch, tiles = (p->keys + KEYS - 1) / KEYS;
+    }
 #pragma unroll 4
     for (int r = 0; r < BOUND_KEYS; r += ROWS) {
         int key = block * BOUND_KEYS + r + threadIdx.x / LANES;
         float squares = 0;
-        if (key < c.Tk) {
-            widen<T>(k, load_eight<T>(c.keys, batch, head, key, lane * 8, c.D));
-            widen<T>(v, load_eight<T>(c.values, batch, head, key, lane * 8, c.E));
+        if (key < count) {
+            widen<T>(k, load_eight<T>(c.keys, where, head, first + key, lane * 8, c.D));
+            widen<T>(v, load_eight<T>(c.values, where, head, first + key, lane * 8, c.E));
             for (int i = 0; i < 8; i++) {
                 number = fmaxf(number, fabsf(k[i]) < INFINITY ? fabsf(k[i]) : INFINITY);
                 if (fabsf(v[i]) < INFINITY) squares += v[i] * v[i];
@@ -105,21 +97,21 @@ template <typename T, int D> MHA_DEVICE void bound_keys(const mha_cuda_backward 
         norm = fmaxf(norm, __shfl_xor_sync(~0u, norm, i));
         number = fmaxf(number, __shfl_xor_sync(~0u, number, i));
     }
-    for (int tile = block * BOUND_KEYS / KEYS + threadIdx.x; tile < min(c.key_tiles, (block + 1) * BOUND_KEYS / KEYS);
+    for (int tile = block * BOUND_KEYS / KEYS + threadIdx.x; tile < min(tiles, (block + 1) * BOUND_KEYS / KEYS);
          tile += 256)
         c.lost_keys[(batch * c.G + head) * c.key_tiles + tile] = 0;
     if (threadIdx.x % 32 == 0) norms[threadIdx.x / 32] = norm, numbers[threadIdx.x / 32] = number;
     __syncthreads();
     if (threadIdx.x) return;
     for (int i = 1; i < 8; i++) norm = fmaxf(norm, norms[i]), number = fmaxf(number, numbers[i]);
-    float *to = c.bounds + 2 * (((int64_t)batch * c.G + head) * c.bound_tiles + block);
+    float *to = bounds_at<KIND>(c, p, head, batch).first + 2 * block;
     to[0] = sqrtf(norm), to[1] = number;
 }
 
 /* The lse of a row: from the softmax of the forward call, and then for others, too; or as another kernel wrote it. */
-MHA_DEVICE float lse_of(const mha_cuda_backward &c, int batch, int head, int row)
+MHA_DEVICE float lse_of(const mha_cuda_backward &c, int batch, int head, int row, int rows)
 {
-    float &lse = c.lse[((int64_t)batch * c.H + head) * c.Tq + row];
+    float &lse = c.lse[((int64_t)batch * c.H + head) * rows + row];
     if (!c.softmax.data) return lse;
     const int64_t *stride = c.softmax.stride;
     const float *from = (const float *)c.softmax.data + batch * stride[0] + head * stride[1] + row * stride[2];
@@ -127,21 +119,37 @@ MHA_DEVICE float lse_of(const mha_cuda_backward &c, int batch, int head, int row
     return lse = sum > 0 ? from[0] + logf(sum) : -INFINITY;
 }
 
+/* What the kernels need to know of the softmax of a row, in units of log 2. The weights of a row that sees nothing are 0; NaN makes
+ * its gradients be computed carefully. */
+template <kind KIND>
+MHA_DEVICE float known_lse(const mha_cuda_backward &c, const part_of_sequence *p, int batch, int head, int row, float lse)
+{
+    if (!sees_any<KIND>(c, p, row)) return INFINITY;
+    /* Nothing is visible to it, unless scores are too large for the forward pass that gave it. */
+    if (KIND == MAPS && lse == -INFINITY)
+        if (!c.lost_anew || !c.lost_anew[((int64_t)batch * c.H + head) * c.anew_tiles + row / 64]) return INFINITY;
+    return is_far(lse) ? NAN : lse * 1.44269504f;
+}
+
 /* A block for a tile of query rows. */
-template <typename T, int D, int QUERIES, sums WAY>
-MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, int tile, int head, int batch)
+template <typename T, int D, int QUERIES, kind KIND, sums WAY>
+MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, const part_of_sequence *p, int tile, int head, int batch)
 {
     enum { LANES = D / 8, ROWS = 256 / LANES, PASSES = QUERIES / ROWS };
-    int64_t number = ((int64_t)batch * c.H + head) * c.row_tiles + tile;
+    int64_t number = tile_number<KIND>(c, p, batch, head, tile);
     int lane = threadIdx.x % LANES, own = threadIdx.x / LANES, first = tile * QUERIES;
+    /* Rows without padding, and with it; where they lie, and how many rows lie there. */
+    int queries = c.Tq, padded = c.Tq, before = 0, where = batch, all = c.Tq;
+    if (KIND >= SEQUENCES)
+        queries = p->queries, padded = p->padded, before = p->query_row, where = p->query_batch, all = (int)c.query_rows;
     float *rows = c.rows + number * ROW_KINDS * QUERIES, o[8], d[8];
     uint4 both[PASSES][2];
 #pragma unroll
     for (int r = 0; r < PASSES; r++) {
         int row = first + r * ROWS + own;
-        if (row >= c.Tq) continue;
-        both[r][0] = load_eight<T>(c.out, batch, head, row, lane * 8, c.E);
-        both[r][1] = load_eight<T>(c.d_o, batch, head, row, lane * 8, c.E);
+        if (row >= queries) continue;
+        both[r][0] = load_eight<T>(c.out, where, head, before + row, lane * 8, c.E);
+        both[r][1] = load_eight<T>(c.d_o, where, head, before + row, lane * 8, c.E);
     }
     if (WAY == INTEGERS) { /* zeros for the warps of which a row is there */
         int4 *sums = (int4 *)(c.sums + number * QUERIES * D);
@@ -149,28 +157,25 @@ MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, int tile, int head, int
 #pragma unroll
         for (int i = 0; i < QUERIES * D / 4; i += 256) {
             int above = (QUERIES == 128 ? i / (QUERIES * D / 8) * 64 : 0) + warp * 16;
-            if (first + above < c.Tq) sums[i + threadIdx.x] = make_int4(0, 0, 0, 0);
+            if (first + above < padded) sums[i + threadIdx.x] = make_int4(0, 0, 0, 0);
         }
     } else if (threadIdx.x == 0) c.lost_rows[number] = 0;
 #pragma unroll
     for (int r = 0; r < PASSES; r++) {
         int row = first + r * ROWS + own;
         float delta = 0, squares = 0, lse = -INFINITY;
-        if (row < c.Tq) {
+        if (row < queries) {
             widen<T>(o, both[r][0]);
             widen<T>(d, both[r][1]);
             for (int i = 0; i < 8; i++) delta += o[i] * d[i], squares += d[i] * d[i];
-            if (lane == 0) lse = lse_of(c, batch, head, row);
+            if (lane == 0) lse = lse_of(c, where, head, before + row, all);
         }
         delta = sum_lanes<LANES>(delta);
         if (WAY == INTEGERS) squares = sum_lanes<LANES>(squares);
         if (lane) continue;
         int exponent, at = r * ROWS + own;
         frexpf(sqrtf(squares), &exponent);
-        /* The weights of a row that sees nothing are 0; NaN makes its gradients be computed carefully. */
-        rows[LSE * QUERIES + at] = row >= c.Tq || !sees_any(c, row) ? INFINITY
-                                   : is_far(lse)                    ? NAN
-                                                                    : lse * 1.44269504f;
+        rows[LSE * QUERIES + at] = row >= queries ? INFINITY : known_lse<KIND>(c, p, batch, head, row, lse);
         rows[DELTA * QUERIES + at] = delta;
         if (WAY == INTEGERS) rows[POWER * QUERIES + at] = exp2f((float)-exponent);
     }
@@ -181,11 +186,29 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void prepare(const mha_cuda
     int n = blockIdx.x, keys = c.G * c.B * c.bound_tiles;
     let_next_start();
     if (n == 0 && threadIdx.x == 0 && c.any) *c.any = 0;
-    if (n < keys) bound_keys<T, D>(c, n % c.bound_tiles, n / c.bound_tiles % c.G, n / c.bound_tiles / c.G);
+    if (n < keys)
+        bound_keys<T, D, FULL>(c, nullptr, n % c.bound_tiles, n / c.bound_tiles % c.G, n / c.bound_tiles / c.G);
     else {
         n -= keys;
-        prepare_rows<T, D, QUERIES, INTEGERS>(c, n % c.row_tiles, n / c.row_tiles % c.H, n / c.row_tiles / c.H);
+        prepare_rows<T, D, QUERIES, FULL, INTEGERS>(c, nullptr, n % c.row_tiles, n / c.row_tiles % c.H,
+                                                    n / c.row_tiles / c.H);
     }
+}
+
+/* The same for the tiles of sequences. */
+template <typename T, int D, int QUERIES, kind KIND> MHA_DEVICE void prepare_parts(const mha_cuda_backward &c)
+{
+    __shared__ part_of_sequence part;
+    int n = blockIdx.x, keys = c.G * c.bound_slots;
+    bool of_keys = n < keys;
+    let_next_start();
+    if (n == 0 && threadIdx.x == 0) *c.any = 0;
+    if (!of_keys) n -= keys;
+    int slots = of_keys ? c.bound_slots : c.row_slots, head = n / slots;
+    find_part(part, c, of_keys, n % slots, of_keys ? BOUND_KEYS : QUERIES, of_keys ? c.bound_tiles : c.row_tiles, QUERIES);
+    if (part.b >= c.B) return;
+    if (of_keys) bound_keys<T, D, KIND>(c, &part, part.tile, head, part.b);
+    else prepare_rows<T, D, QUERIES, KIND, INTEGERS>(c, &part, part.tile, head, part.b);
 }
 
 template <typename T, int D, int QUERIES> MHA_DEVICE void prepare_in_order(const mha_cuda_backward &c)
@@ -194,7 +217,7 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void prepare_in_order(const
     let_next_start();
     if (n % c.row_tiles == 0 && head % group == 0)
         for (int tile = threadIdx.x; tile < c.key_tiles; tile += 256) c.lost_keys[head / group * c.key_tiles + tile] = 0;
-    prepare_rows<T, D, QUERIES, ORDERED>(c, n % c.row_tiles, head % c.H, head / c.H);
+    prepare_rows<T, D, QUERIES, FULL, ORDERED>(c, nullptr, n % c.row_tiles, head % c.H, head / c.H);
 }
 
 /* Numbers of a row to memory. */
@@ -213,7 +236,7 @@ __device__ __noinline__ void rows_carefully(const mha_cuda_backward &c, int tile
 {
     int own = head / (c.H / c.G);
     for (int row = tile * QUERIES + threadIdx.x / 32; row < min(c.Tq, (tile + 1) * QUERIES); row += 8) {
-        int keys = keys_seen(c, row);
+        int keys = keys_seen<FULL>(c, nullptr, row);
         careful_row<D> sum = {{0}}, q = careful_load<T, D>(c.queries, batch, head, row, c.D);
         careful_row<D> d = careful_load<T, D>(c.d_o, batch, head, row, c.E);
         double lse = keys ? careful_lse<T, D>(c, batch, head, row, q) : 0;
@@ -250,51 +273,47 @@ __device__ __noinline__ void keys_carefully(const mha_cuda_backward &c, int tile
 
 /* Whether dQ of a tile of rows may be lost: one of the keys up to the last that it sees is not finite, or one of their
  * gradients, as it is where dS is. The same for all threads of the block. */
-template <int QUERIES, sums WAY> MHA_DEVICE bool is_lost_tile(const mha_cuda_backward &c, int tile, int head, int batch)
+template <int QUERIES, kind KIND, sums WAY>
+MHA_DEVICE bool is_lost_tile(const mha_cuda_backward &c, const part_of_sequence *p, int tile, int head, int batch)
 {
     int64_t own = (int64_t)batch * c.G + head / (c.H / c.G);
-    int keys = keys_seen(c, min(c.Tq, (tile + 1) * QUERIES) - 1), lost = 0;
+    int last = min(KIND >= SEQUENCES ? p->queries : c.Tq, (tile + 1) * QUERIES) - 1, lost = 0;
+    int keys = last < tile * QUERIES ? 0 : keys_seen<KIND>(c, p, last);
+    const float *bounds = WAY == INTEGERS ? bounds_at<KIND>(c, p, head / (c.H / c.G), batch).first : nullptr;
     for (int i = threadIdx.x; i * KEYS < keys; i += 256) lost |= c.lost_keys[own * c.key_tiles + i];
     for (int i = threadIdx.x; WAY == INTEGERS && i * BOUND_KEYS < keys; i += 256)
-        lost |= !(c.bounds[2 * (own * c.bound_tiles + i) + 1] < INFINITY);
+        lost |= !(bounds[2 * i + 1] < INFINITY);
     if (WAY == ORDERED) lost |= c.lost_rows[((int64_t)batch * c.H + head) * c.row_tiles + tile];
     return __syncthreads_or(lost);
 }
 
-/* dQ from its integers, which lie as the threads of a block held them: pairs, of which the first has borrowed from the
- * second if it is negative. */
-template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda_backward &c)
+/* dQ of a tile of rows from its integers, which lie as the threads of a block held them: pairs, of which the first has borrowed
+ * from the second if it is negative. */
+template <typename T, int D, int QUERIES, kind KIND>
+MHA_DEVICE void convert_rows(const mha_cuda_backward &c, const part_of_sequence *p, int tile, int head, int batch)
 {
-    int64_t number = blockIdx.x;
-    int keys = c.G * c.B * c.key_tiles, lane = threadIdx.x % 32;
-    wait_for_last();
-    if (number < keys) {
-        if (c.lost_keys[number] && !c.any)
-            keys_carefully<T, D>(c, number % c.key_tiles, number / c.key_tiles % c.G, number / c.key_tiles / c.G);
-        return;
-    }
-    number -= keys;
-    int tile = number % c.row_tiles, head = number / c.row_tiles % c.H, batch = number / c.row_tiles / c.H;
-    int who = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / 32,
-        row = (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4;
+    int64_t number = tile_number<KIND>(c, p, batch, head, tile);
+    int lane = threadIdx.x % 32, who = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / 32,
+        row = (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4, padded = KIND >= SEQUENCES ? p->padded : c.Tq;
     const long long *sums = (const long long *)(c.sums + number * QUERIES * D) + who * 16 * GROUP + threadIdx.x % GROUP;
     const float *power = c.rows + number * ROW_KINDS * QUERIES + POWER * QUERIES + row;
-    bool there = tile * QUERIES + row - lane / 4 < c.Tq; /* the same for a warp */
+    bool there = tile * QUERIES + row - lane / 4 < padded; /* the same for a warp */
     long long both[16];
     float own[2] = {power[0], power[8]};
 #pragma unroll
     for (int i = 0; i < 16; i++) both[i] = there ? sums[i * GROUP] : 0;
-    bool lost = is_lost_tile<QUERIES, INTEGERS>(c, tile, head, batch);
+    bool lost = is_lost_tile<QUERIES, KIND, INTEGERS>(c, p, tile, head, batch);
     if (c.any && threadIdx.x == 0) {
-        c.lost_rows[number] = lost;
+        c.lost_rows[((int64_t)batch * c.H + head) * c.row_tiles + tile] = lost;
         if (lost) *c.any = 1;
     }
     if (lost) {
-        if (!c.any) rows_carefully<T, D, QUERIES>(c, tile, head, batch);
+        if constexpr (KIND < SEQUENCES)
+            if (!c.any) rows_carefully<T, D, QUERIES>(c, tile, head, batch);
         return;
     }
     if (!there) return;
-    float head_power = power_of(c, head / (c.H / c.G), batch);
+    float head_power = power_of<KIND>(c, p, head / (c.H / c.G), batch);
     float by[2] = {c.scale / (own[0] * head_power), c.scale / (own[1] * head_power)};
     uint32_t x[16];
 #pragma unroll
@@ -302,7 +321,34 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda
         int low = (int)both[i], high = (int)((both[i] - low) >> 32);
         x[i] = pack<T>((float)low * by[i % 2], (float)high * by[i % 2]);
     }
-    put_dq<T, QUERIES>(c, x, batch, head, tile, who, warp);
+    T *dq = (T *)c.dq.data + head * c.dq.head;
+    dq += KIND >= SEQUENCES ? p->query_batch * c.dq.batch + p->query_row * c.dq.row : batch * c.dq.batch;
+    put_dq<T, QUERIES>(c, x, dq, padded, tile, who, warp);
+}
+
+template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda_backward &c)
+{
+    int64_t number = blockIdx.x;
+    int keys = c.G * c.B * c.key_tiles;
+    wait_for_last();
+    if (number < keys) {
+        if (c.lost_keys[number] && !c.any)
+            keys_carefully<T, D>(c, number % c.key_tiles, number / c.key_tiles % c.G, number / c.key_tiles / c.G);
+        return;
+    }
+    number -= keys;
+    convert_rows<T, D, QUERIES, FULL>(c, nullptr, number % c.row_tiles, number / c.row_tiles % c.H,
+                                      number / c.row_tiles / c.H);
+}
+
+/* The same for the tiles of sequences; what is lost is left to the general kernels. */
+template <typename T, int D, int QUERIES, kind KIND> MHA_DEVICE void convert_parts(const mha_cuda_backward &c)
+{
+    __shared__ part_of_sequence part;
+    int slot = blockIdx.x % c.row_slots, head = blockIdx.x / c.row_slots;
+    find_part(part, c, false, slot, QUERIES, c.row_tiles, QUERIES);
+    wait_for_last();
+    if (part.b < c.B) convert_rows<T, D, QUERIES, KIND>(c, &part, part.tile, head, part.b);
 }
 
 /* A tile of rows, in order: its sum over key tiles, if blocks have kept them apart; carefully if it is lost. */
@@ -327,10 +373,11 @@ MHA_DEVICE void finish_rows(const mha_cuda_backward &c, int tile, int head, int 
         uint32_t x[16];
 #pragma unroll
         for (int i = 0; i < 16; i++) x[i] = pack<T>(dq[2 * i] * c.scale, dq[2 * i + 1] * c.scale);
-        if (there) put_dq<T, QUERIES>(c, x, batch, head, tile, who, warp);
+        T *dq_rows = (T *)c.dq.data + batch * c.dq.batch + head * c.dq.head;
+        if (there) put_dq<T, QUERIES>(c, x, dq_rows, c.Tq, tile, who, warp);
         __syncthreads();
     }
-    if (is_lost_tile<QUERIES, ORDERED>(c, tile, head, batch)) rows_carefully<T, D, QUERIES>(c, tile, head, batch);
+    if (is_lost_tile<QUERIES, FULL, ORDERED>(c, nullptr, tile, head, batch)) rows_carefully<T, D, QUERIES>(c, tile, head, batch);
 }
 
 /* What is left of a call in order: a block for a key head, or, if blocks have kept sums apart, for a tile of keys or rows. */

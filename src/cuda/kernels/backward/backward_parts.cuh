@@ -1,0 +1,194 @@
+/* What the kernels of backward.cuh and backward_rows.cuh share: kinds, the work of a block, and where sequences lie that are not
+ * alike.
+ *
+ * The tiles of all sequences of a head have numbers ("slots", schedule.h). A block has one of them, and looks for the sequence
+ * whose it is; numbers that no sequence has are left out. */
+#ifndef MHA_CUDA_BACKWARD_PARTS_CUH
+#define MHA_CUDA_BACKWARD_PARTS_CUH
+
+#include "backward.h"
+#include "careful.cuh"
+#include "schedule.h"
+#include "sequences.cuh"
+
+namespace
+{
+
+enum { GROUP = 128, CONSUMERS = 2, KEYS = 128, ALL = 1 };
+enum { LSE, DELTA, POWER, ROW_KINDS };
+enum { BOUND_KEYS = 512 }; /* keys of a partial bound */
+
+/* What rows see: all keys, those up to their position, what options say, what they say in sequences that are not alike, or
+ * that with a bias, a mask and dropout. */
+enum kind { FULL, CAUSAL, OPTIONS, SEQUENCES, MAPS };
+
+/* How dQ is summed: in integers, or in the order of key tiles. */
+enum sums { INTEGERS, ORDERED };
+
+/* What a block works on: keys from `first` on of a head, and the tiles of rows [from, from + count) of each query head,
+ * beginning with `start` and around. A negative count: nothing, not even zeros. */
+struct work {
+    int first, head, batch, from, count, start;
+};
+
+/* The kernel before this one in the stream has ended; the one after it may start. */
+MHA_DEVICE void wait_for_last(void) { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+MHA_DEVICE void let_next_start(void) { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+/* ---- Sequences -------------------------------------------------------------------------------------------------- */
+
+/* The sequence of a block, in shared memory; left and right as in mha_cuda_span. */
+struct part_of_sequence {
+    int b, tile; /* of the block; b is B if there is none */
+    int queries, padded, length, keys;
+    int query_row, key_row, query_batch, key_batch;
+    int offset, left, right;
+    int row_slot, bound_slot; /* numbers of its first tiles */
+};
+
+MHA_DEVICE sequence sequence_at(const mha_cuda_backward &c, int b)
+{
+    return find_sequence(c, c.query_rows, c.key_rows, b);
+}
+
+/* All threads of a block look for the sequence of tile `slot`, of `size` keys or else rows; `tiles` is how many a sequence has
+ * that is not packed. */
+MHA_DEVICE void find_part(volatile part_of_sequence &p, const mha_cuda_backward &c, bool of_keys, int slot, int size,
+                          int tiles, int rows_of_tile)
+{
+    const int64_t far = 1 << 30;
+    bool packed = of_keys ? c.key_starts.data : c.query_starts.data;
+    if (threadIdx.x == 0) p.b = packed ? c.B : slot / tiles;
+    __syncthreads();
+    for (int b = threadIdx.x; packed && b < c.B; b += blockDim.x) {
+        sequence s = sequence_at(c, b);
+        int first = mha_cuda_first_slot(b, of_keys ? s.key_row : s.query_row, size, tiles, true);
+        int count = ((of_keys ? s.keys : s.padded) + size - 1) / size;
+        if (slot >= first && slot < first + count) atomicMin((int *)&p.b, b);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0 && p.b < c.B) {
+        sequence s = sequence_at(c, p.b);
+        p.tile = slot - mha_cuda_first_slot(s.b, of_keys ? s.key_row : s.query_row, size, tiles, packed);
+        p.queries = s.queries, p.padded = s.padded, p.length = s.length, p.keys = s.keys;
+        p.query_row = (int)s.query_row, p.key_row = (int)s.key_row;
+        p.query_batch = s.query_batch, p.key_batch = s.key_batch;
+        p.offset = (int)limit(s.offset, -far, far);
+        p.left = (int)(c.window_left < 0 ? -c.Tq : limit(s.offset - c.window_left, -c.Tq, c.Tk));
+        p.right = (int)(c.window_right < 0 ? c.Tk : limit(s.offset + c.window_right, -c.Tq, c.Tk));
+        p.row_slot = mha_cuda_first_slot(s.b, s.query_row, rows_of_tile, c.row_tiles, c.query_starts.data != nullptr);
+        p.bound_slot = mha_cuda_first_slot(s.b, s.key_row, BOUND_KEYS, c.bound_tiles, c.key_starts.data != nullptr);
+    }
+    __syncthreads();
+}
+
+/* The number of a tile of rows among those of all heads. */
+template <kind KIND>
+MHA_DEVICE int64_t tile_number(const mha_cuda_backward &c, const volatile part_of_sequence *p, int batch, int head,
+                               int tile)
+{
+    if (KIND >= SEQUENCES) return (int64_t)head * c.row_slots + p->row_slot + tile;
+    return ((int64_t)batch * c.H + head) * c.row_tiles + tile;
+}
+
+/* Where the bounds of a key head are, and how many. */
+struct bounds_of_head {
+    float *first;
+    int count;
+};
+
+template <kind KIND>
+MHA_DEVICE bounds_of_head bounds_at(const mha_cuda_backward &c, const volatile part_of_sequence *p, int head, int batch)
+{
+    if (KIND >= SEQUENCES)
+        return {c.bounds + 2 * ((int64_t)head * c.bound_slots + p->bound_slot), (p->length + BOUND_KEYS - 1) / BOUND_KEYS};
+    return {c.bounds + 2 * ((int64_t)batch * c.G + head) * c.bound_tiles, c.bound_tiles};
+}
+
+/* The power of two that a key head's numbers have in the integers of dQ. */
+template <kind KIND>
+MHA_DEVICE float power_of(const mha_cuda_backward &c, const volatile part_of_sequence *p, int head, int batch)
+{
+    const bounds_of_head bounds = bounds_at<KIND>(c, p, head, batch);
+    float norm = 0, number = 0;
+    for (int i = 0; i < bounds.count; i++) {
+        norm = fmaxf(norm, bounds.first[2 * i]);
+        if (bounds.first[2 * i + 1] < INFINITY) number = fmaxf(number, bounds.first[2 * i + 1]);
+    }
+    if (KIND == MAPS) norm *= c.kept;
+    int exponent;
+    frexpf(norm * number, &exponent);
+    return exp2f((float)min(100, max(-100, 28 - exponent)));
+}
+
+/* Up to which key a row sees keys, by position. */
+template <kind KIND>
+MHA_DEVICE int keys_seen(const mha_cuda_backward &c, const volatile part_of_sequence *p, int row)
+{
+    if (KIND >= SEQUENCES) return row < p->queries ? min(p->length, max(0, row + p->right + 1)) : 0;
+    if (c.any) return min(c.Tk, max(0, row + c.right + 1));
+    return c.causal ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk;
+}
+
+template <kind KIND> MHA_DEVICE bool sees_any(const mha_cuda_backward &c, const volatile part_of_sequence *p, int row)
+{
+    int left = KIND >= SEQUENCES ? p->left : c.left;
+    return keys_seen<KIND>(c, p, row) > (KIND >= SEQUENCES || c.any ? max(0, row + left) : 0);
+}
+
+/* ---- Copies ----------------------------------------------------------------------------------------------------- */
+
+MHA_DEVICE void copy_bytes(uint32_t to, const void *from, int bytes, uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+MHA_DEVICE void store_matrices_turned(uint32_t row, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a), "r"(b),
+                 "r"(c), "r"(d)
+                 : "memory");
+}
+
+template <int N> MHA_DEVICE void keep(const uint32_t (&x)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) asm volatile("" ::"r"(x[i]) : "memory");
+}
+
+/* Zeros in place of the rows of a tile of SIZE from `first` on: their weights are 0, but 0 times NaN is NaN. Each warpgroup
+ * writes all of them, so that none has to wait for another. */
+template <int D, int SIZE> MHA_DEVICE void clear_rows(uint32_t tile, int first)
+{
+    first = max(0, first);
+    for (int n = threadIdx.x % GROUP; n < (SIZE - first) * (D / 8); n += GROUP) {
+        int row = first + n / (D / 8), piece = n % (D / 8);
+        asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(tile + piece / 8 * SIZE * ROW_BYTES +
+                                                                      row * ROW_BYTES + piece % 8 * 16),
+                     "r"(0)
+                     : "memory");
+    }
+}
+
+/* `count` rows of a tile of keys to rows of a tensor, of `width` numbers: behind them lie those of another sequence. */
+template <typename T>
+__device__ __noinline__ void put_some_rows(const mha_cuda_rows &t, int batch, int head, int first, uint32_t from, int count,
+                                           int width)
+{
+    T *to = (T *)t.data + batch * t.batch + head * t.head + first * t.row;
+    for (int n = threadIdx.x % GROUP; n < count * (width / 8); n += GROUP) {
+        int r = n / (width / 8), piece = n % (width / 8);
+        uint4 x;
+        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                     : "r"(from + piece / 8 * KEYS * ROW_BYTES + r * ROW_BYTES + ((piece % 8) ^ (r % 8)) * 16)
+                     : "memory");
+        *(uint4 *)(to + r * t.row + piece * 8) = x;
+    }
+}
+
+} // namespace
+
+#endif
