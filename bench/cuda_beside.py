@@ -1,6 +1,6 @@
 """Attention on a GPU beside PyTorch's, in one process: kernels as CUDA graphs over rotating buffers, replayed in turn.
 
-    python3 bench/cuda_beside.py [decode] [stats] [small] [bias] [widths] [options] [profile]
+    python3 bench/cuda_beside.py [decode] [stats] [small] [bias] [widths] [options] [gradients] [profile]
     python3 bench/cuda_beside.py answer BUILD
 
 Run it in the root of the project after building it; all parts without an argument. PyTorch's part is scaled_dot_product_attention
@@ -72,16 +72,31 @@ class Attention:
         )
         return plan.kernel.decode()
 
-    def backward(self, grads, dout, out, q, k, v, softmax, dbias=None, **options):
+    def saved(self, grads, out, q, k, v, softmax, dbias):
+        """What a backward call writes and reads."""
         view = self.lib.view
         g = self.lib.struct["mha_attention_gradients"](q=view(grads[0]), k=view(grads[1]), v=view(grads[2]))
         if dbias is not None:
             g.bias = view(dbias)
-        saved = self.lib.struct["mha_attention_saved"](q=view(q), k=view(k), v=view(v), out=view(out), softmax=view(softmax))
+        return g, self.lib.struct["mha_attention_saved"](q=view(q), k=view(k), v=view(v), out=view(out), softmax=view(softmax))
+
+    def backward(self, grads, dout, out, q, k, v, softmax, dbias=None, **options):
+        g, saved = self.saved(grads, out, q, k, v, softmax, dbias)
         o = self.options(**options)
         self.lib.mha_attention_backward(
-            self.lib.context, ctypes.byref(g), ctypes.byref(saved), view(dout), self.lib.struct["mha_tensor"](), ctypes.byref(o)
+            self.lib.context, ctypes.byref(g), ctypes.byref(saved), self.lib.view(dout), self.lib.struct["mha_tensor"](),
+            ctypes.byref(o)
         )
+
+    def explain_backward(self, grads, dout, out, q, k, v, softmax, dbias=None, **options):
+        plan = self.lib.struct["mha_attention_plan"]()
+        g, saved = self.saved(grads, out, q, k, v, softmax, dbias)
+        o = self.options(**options)
+        self.lib.mha_attention_explain_backward(
+            self.lib.context, ctypes.byref(plan), ctypes.byref(g), ctypes.byref(saved), self.lib.view(dout),
+            self.lib.struct["mha_tensor"](), ctypes.byref(o)
+        )
+        return plan.kernel.decode()
 
 
 stream = torch.cuda.Stream() if torch.cuda.is_available() else None
@@ -339,6 +354,87 @@ def options(ours):
                          want=exact(q, k, v, causal=causal), causal=causal)
 
 
+def backward_only(ours, name, q, k, v, flops, others, count=3, same=True, dbias=False, **options):
+    """The backward call with options beside functions of q, k and v; `same`: the first of them computes the same gradients."""
+    dout = torch.randn(*q.shape[:-1], v.shape[-1], device="cuda").to(q.dtype)
+    out, softmax = torch.empty_like(dout), torch.empty(*q.shape[:3], 2, device="cuda")
+    grads = [torch.full_like(x, float("nan")) for x in (q, k, v)]
+    sums = torch.empty(options["bias"].shape, device="cuda") if dbias else None
+    torch.cuda.synchronize()  # what the other stream fills
+    with torch.cuda.stream(stream):
+        ours.forward(out, q, k, v, softmax, **options)
+        ours.backward(grads, dout, out, q, k, v, softmax, dbias=sums, **options)
+    torch.cuda.synchronize()
+    ways = {"mha": [lambda: ours.backward(grads, dout, out, q, k, v, softmax, dbias=sums, **options)] * count}
+    leaves = [x.detach().clone().requires_grad_() for x in (q, k, v)]
+    if dbias:
+        leaves.append(options["bias"].detach().clone().requires_grad_())
+    apart = []
+    for n, (who, function) in enumerate(others.items()):
+        try:
+            with torch.cuda.stream(stream):
+                y = function(*leaves)
+                theirs = torch.autograd.grad(y, leaves, dout, retain_graph=True)
+            torch.cuda.synchronize()
+            if same and not n:
+                apart = [((a.float() - b.float()).norm() / b.float().norm()).item() for a, b in zip(grads, theirs)]
+            ways[who] = [lambda y=y: torch.autograd.grad(y, leaves, dout, retain_graph=True)] * count
+            del theirs
+        except Exception as why:
+            print(f"  {who}: {str(why).splitlines()[0][:90]}")
+    kernel = ours.explain_backward(grads, dout, out, q, k, v, softmax, dbias=sums, **options)
+    table(name, timed(ways), flops, f"apart {' '.join(f'{x:.1e}' for x in apart)} {kernel}")
+
+
+def gradients(ours, widths=(128, 64)):
+    """Backward calls with lengths, ragged batches, masks, bias and dropout, beside flex_attention and FlashAttention."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    print("\noptions, backward: us, TFLOP/s, ratio to the best of PyTorch, relative distance of dq, dk and dv")
+    B, H, T = 2, 16, 8192
+
+    def compiled():
+        torch._dynamo.reset()
+        return torch.compile(flex_attention, dynamic=False)
+
+    def ragged(D, flops):
+        sizes = [8192, 3000, 2048, 1500, 1024, 512, 77, 31]
+        starts = torch.tensor([sum(sizes[:n]) for n in range(len(sizes) + 1)], device="cuda", dtype=torch.int32)
+        total = int(starts[-1])
+        owner = torch.repeat_interleave(torch.arange(len(sizes), device="cuda"), torch.tensor(sizes, device="cuda"))
+        x, y, z = random(1, H, total, D), random(1, H, total, D), random(1, H, total, D)
+        for causal in (False, True):
+            flex = compiled()
+            rule = (lambda b, h, i, j: (owner[i] == owner[j]) & (i >= j)) if causal else (lambda b, h, i, j: owner[i] == owner[j])
+            seen = create_block_mask(rule, 1, None, total, total, device="cuda")
+            backward_only(ours, f"D{D} ragged{' causal' if causal else ''}", x, y, z,
+                          flops * sum(n * n for n in sizes) // (B * T * T) // (2 if causal else 1),
+                          {"flex": lambda a, b, c: flex(a, b, c, block_mask=seen)}, query_starts=starts, key_starts=starts,
+                          causal=causal)
+
+    for D in widths:
+        q, k, v = random(B, H, T, D), random(B, H, T, D), random(B, H, T, D)
+        flops = 10 * B * H * T * T * D
+        lengths = torch.tensor([T, T // 2 - 77], device="cuda", dtype=torch.int32)
+        flex = compiled()
+        seen = create_block_mask(lambda b, h, i, j: j < lengths[b], B, None, T, T, device="cuda")
+        backward_only(ours, f"D{D} key_lengths", q, k, v, flops * int(lengths.sum()) // (B * T),
+                      {"flex": lambda a, b, c: flex(a, b, c, block_mask=seen)}, key_lengths=lengths)
+        ragged(D, flops)
+        m, flex = torch.rand(T, T, device="cuda") < 0.7, compiled()
+        backward_only(ours, f"D{D} mask (T,T)", q, k, v, flops, {"flex": lambda a, b, c: flex(
+            a, b, c, score_mod=lambda s, _, h, i, j: torch.where(m[i, j], s, -float("inf")))}, mask=m)
+        for dtype in (torch.bfloat16, torch.float32):
+            b, flex = random(H, T, T, dtype=dtype), compiled()
+            backward_only(ours, f"D{D} bias {'bfloat16' if dtype == torch.bfloat16 else 'float32'} (H,T,T)", q, k, v, flops,
+                          {"flex": lambda x, y, z: flex(x, y, z, score_mod=lambda s, _, h, i, j: s + b[h, i, j])}, bias=b)
+            del b
+        backward_only(ours, f"D{D} dropout 0.1", q, k, v, flops,
+                      {"flash": lambda a, b, c: sdpa("flash", a, b, c, dropout_p=0.1)}, same=False, dropout=0.1)
+        del q, k, v
+        torch.cuda.empty_cache()
+
+
 def profile(ours):
     """Microseconds of single kernels."""
     from torch.profiler import ProfilerActivity, profile as profiler
@@ -463,7 +559,8 @@ def main():
     if sys.argv[1:2] == ["answer"]:
         serve(sys.argv[2])
         return
-    parts = {"decode": decode, "stats": stats, "small": small, "bias": bias, "widths": widths, "options": options, "profile": profile}
+    parts = {"decode": decode, "stats": stats, "small": small, "bias": bias, "widths": widths, "options": options, "gradients": gradients,
+             "profile": profile}
     torch.manual_seed(int.from_bytes(b"mha", "big"))
     ours = Attention(stream)
     for name in sys.argv[1:] or parts:
