@@ -100,14 +100,14 @@ static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
         for (int step = 0; step < MHA_CUDA_STEPS; step++)
             TRY(find(ctx, &d->backward[type][width][kind][step], module_of_backward(kind),
                      mha_cuda_backward_name(type, width, kind, (mha_cuda_step)step),
-                     step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(D[width], backward_rows[width], 128) : 0));
+                     step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(D[width], backward_rows[width], 128, kind) : 0));
     }
     for (int n = 0; n < 2 * MHA_CUDA_OPTIONS * MHA_CUDA_STEPS; n++) {
         int type = n / MHA_CUDA_STEPS / MHA_CUDA_OPTIONS, kind = n / MHA_CUDA_STEPS % MHA_CUDA_OPTIONS;
         mha_cuda_step step = (mha_cuda_step)(n % MHA_CUDA_STEPS);
         TRY(find(ctx, &d->brief[type][kind][step], MHA_CUDA_M_backward_brief,
                  mha_cuda_brief_name(type, (mha_cuda_kind)kind, step),
-                 step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(D[0], backward_rows[0], 128) : 0));
+                 step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(D[0], backward_rows[0], 128, MHA_CUDA_FULL) : 0));
     }
     for (int n = 0; n < MHA_CUDA_GENERAL_KERNELS; n++)
         TRY(find(ctx, &d->general[n],

@@ -275,18 +275,23 @@ static void add_backward_sequences(mha_cuda_backward *c, const mha_problem *p, c
 }
 
 /* What the kernels with maps are told beyond them. */
-static void add_backward_maps(mha_cuda_backward *c, const mha_problem *p, const mha_cuda_scratch *s)
+static mha_status add_backward_maps(mha_cuda_backward *c, const mha_problem *p, const mha_cuda_scratch *s)
 {
     const mha_cuda_general general = mha_cuda_describe_general(p);
-    mha_tensor mask = p->options.mask;
+    mha_tensor mask = p->options.mask, bias = p->options.bias;
     c->kept = p->kept, c->dropped = general.dropped, c->seed = general.seed, c->stream = general.stream;
     c->mask = general.mask, c->bias = general.bias;
     c->mask_sixteens = mask.rank && mask.size[3] > 1 && mask.stride[3] == 1 && (uintptr_t)mask.data % 16 == 0 &&
                        mask.stride[0] % 16 == 0 && mask.stride[1] % 16 == 0 && mask.stride[2] % 16 == 0;
-    if (p->extras.softmax.rank) return;
-    mha_cuda_plan anew;
-    mha_cuda_plan_forward(&anew, p);
-    c->lost_anew = s->lost_anew, c->anew_tiles = anew.row_tiles * anew.rows / 64;
+    if (!p->extras.softmax.rank) {
+        mha_cuda_plan anew;
+        mha_cuda_plan_forward(&anew, p);
+        c->lost_anew = s->lost_anew, c->anew_tiles = anew.row_tiles * anew.rows / 64;
+    }
+    if (!bias.rank || !has_bias_tiles(bias) || !mha_element_count(bias)) return MHA_OK;
+    c->bias_batch = bias.size[0] > 1, c->bias_head = bias.size[1] > 1;
+    c->bias_stages = bias.type == MHA_FLOAT32 ? 1 : 2;
+    return mha_cuda_map(p->ctx, &c->bias_map, bias, 64);
 }
 
 static mha_status start_backward(const mha_cuda_backward *c, const mha_cuda_plan *plan, mha_context *ctx)
@@ -333,7 +338,7 @@ mha_status mha_cuda_hopper_backward(const mha_gradient_call *call, mha_arena *ar
     TRY(fill_backward(&c, &plan, call, &s));
     if (plan.kind >= MHA_CUDA_OPTIONS) add_backward_options(&c, p, &plan, &s);
     if (plan.spans) add_backward_sequences(&c, p, &plan);
-    if (plan.kind == MHA_CUDA_MAPS) add_backward_maps(&c, p, &s);
+    if (plan.kind == MHA_CUDA_MAPS) TRY(add_backward_maps(&c, p, &s));
     TRY(get_lse(p, &s));
     TRY(start_backward(&c, &plan, p->ctx));
     return plan.kind >= MHA_CUDA_OPTIONS ? mha_cuda_general_repair_backward(call, &plan, &s) : MHA_OK;

@@ -91,11 +91,13 @@ size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few)
     return 2 * (q + (size_t)4 * FORWARD_KEYS * columns) + others + BARRIERS;
 }
 
-/* K and V, three stages of Q, dO and the numbers of rows, two of dS. */
-size_t mha_cuda_backward_shared(int width, int rows, int keys)
+/* K and V, three stages of Q, dO and the numbers of rows, two of dS; with tiles of bias, two stages if there is no room. */
+size_t mha_cuda_backward_shared(int width, int rows, int keys, mha_cuda_kind kind)
 {
-    size_t d = (size_t)width, r = (size_t)rows, k = (size_t)keys;
-    return 2 * (2 * k * d + 3 * 2 * r * d + 2 * r * k) + 3 * 3 * r * sizeof(float) + BARRIERS;
+    bool maps = kind == MHA_CUDA_MAPS;
+    size_t d = (size_t)width, r = (size_t)rows, k = (size_t)keys, stages = maps && width == 64 ? 2 : 3;
+    return 2 * (2 * k * d + stages * 2 * r * d + 2 * r * k) + stages * 3 * r * sizeof(float) + BARRIERS / 2 +
+           (maps ? MHA_CUDA_MAP_BYTES : 0);
 }
 
 /* Stages of K and V, the rows, and what warps tell each other. */
@@ -374,7 +376,7 @@ void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
     plan->bound_tiles = tiles_of(Tk, MHA_CUDA_BOUND_KEYS);
     plan->tiles = (int32_t)(plan->key_tiles * p->G * p->B);
     plan->section = section_of(p->B * p->G, p->Tq * widths[plan->width] * 8 * p->share);
-    plan->shared = mha_cuda_backward_shared(widths[plan->width], plan->rows, plan->keys);
+    plan->shared = mha_cuda_backward_shared(widths[plan->width], plan->rows, plan->keys, plan->kind);
     if (plan->spans) plan_slots(plan, p);
     plan->brief = !plan->width && plan->kind < MHA_CUDA_OPTIONS && p->Tq <= BRIEF && p->Tk <= BRIEF;
     if (!plan->brief) return;

@@ -98,7 +98,7 @@ int mha_cuda_forward_groups(int width, mha_cuda_kind kind, bool few);
 
 /* Bytes of shared memory. */
 size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few);
-size_t mha_cuda_backward_shared(int width, int rows, int keys);
+size_t mha_cuda_backward_shared(int width, int rows, int keys, mha_cuda_kind kind);
 size_t mha_cuda_decode_shared(int width);
 
 /* Scratch of a call: what is not needed is NULL. */

@@ -28,14 +28,16 @@ namespace
 {
 
 template <typename T, int D, int QUERIES, kind KIND> struct shared_memory {
-    enum { STAGES = 3 };
+    enum { STAGES = KIND == MAPS && D == 64 ? 2 : 3 };
     alignas(1024) T k[KEYS * D];
     alignas(1024) T v[KEYS * D];
     alignas(1024) T q[STAGES][QUERIES * D];
     alignas(1024) T d_out[STAGES][QUERIES * D];
     alignas(1024) T ds[2][QUERIES * KEYS];
+    alignas(1024) unsigned char maps[KIND == MAPS ? MHA_CUDA_MAP_BYTES : 1]; /* tiles of bias, 64 rows each */
     alignas(128) float rows[STAGES][ROW_KINDS * QUERIES];
-    alignas(8) uint64_t keys_full, full[STAGES], empty[STAGES], ds_full[2], ds_empty[2], keys_empty;
+    alignas(8) uint64_t keys_full, full[STAGES], empty[STAGES], ds_full[2], ds_empty[2], keys_empty, map_full[2],
+        map_empty[2];
     part_of_sequence part[1]; /* of the kernels of sequences */
     work own;                 /* likewise, because there are few registers */
 };
@@ -139,6 +141,30 @@ MHA_DEVICE void copy_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_b
     copy_keys(s, c, w);
     for (int h = 0; h < group; h++)
         for (int i = 0; i < w.count; i++, n++) copy_rows(s, c, w.batch, w.head * group + h, tile_at(w, i), n);
+}
+
+/* The rows of a bias from `row` on, the `count`th 64 that the block gets. 128 bytes are 32 numbers, or 64 in two stages. */
+template <typename S>
+MHA_DEVICE void copy_map(S &s, const mha_cuda_backward &c, const volatile work &w, int head, int row, uint32_t count)
+{
+    const int stage = map_stage(count, c.bias_stages), bytes = MHA_CUDA_MAP_BYTES / c.bias_stages;
+    uint32_t full = shared_address(&s.map_full[stage]), to = shared_address(s.maps) + stage * bytes;
+    barrier_wait(shared_address(&s.map_empty[stage]), map_parity(count, c.bias_stages) ^ 1);
+    barrier_expect(full, bytes);
+#pragma unroll 1
+    for (int key = 0; key < KEYS; key += 32 * c.bias_stages, to += MAP_PANEL)
+        copy_in(to, &c.bias_map, full, w.first + key, row, head * c.bias_head, w.batch * c.bias_batch);
+}
+
+/* Another thread brings the tiles of bias. */
+template <int QUERIES, typename S> MHA_DEVICE void copy_maps(S &s, const mha_cuda_backward &c, const volatile work &w)
+{
+    uint32_t count = 0;
+    int group = c.bias_stages ? c.H / c.G : 0;
+    for (int h = 0; h < group; h++)
+        for (int i = 0; i < w.count; i++)
+            for (int row = 0; row < QUERIES; row += 64, count++)
+                copy_map(s, c, w, w.head * group + h, tile_at(w, i) * QUERIES + row, count);
 }
 
 /* The same for number `turn` of the key tiles of a block, which has copied `base` tiles of rows before. The first tile of
@@ -255,11 +281,12 @@ MHA_DEVICE void put_dq(const mha_cuda_backward &c, const uint32_t (&x)[16], T *d
 /* S and dP of a tile of a sequence, 64 rows at a time, become weights and dS. */
 template <typename T, int D, int QUERIES, kind KIND, typename S, typename WORK, typename F>
 MHA_DEVICE void meet_in_parts(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k, uint64_t v,
-                              uint32_t (&p)[QUERIES / 4], uint32_t (&ds)[QUERIES / 4], int stage, int head, int q0, int who,
+                              uint32_t (&p)[QUERIES / 4], uint32_t (&ds)[QUERIES / 4], uint32_t n, int head, int q0, int who,
                               F last_is_done)
 {
     const volatile part_of_sequence &part = *s.part;
-    int thread = threadIdx.x % GROUP, lane = thread % 32, first_key = w.first + who * 64 + thread / 32 * 16;
+    int thread = threadIdx.x % GROUP, lane = thread % 32, first_key = w.first + who * 64 + thread / 32 * 16,
+        stage = n % S::STAGES;
     uint32_t q = shared_address(s.q[stage]), d_out = shared_address(s.d_out[stage]);
     if (q0 + QUERIES > part.queries) { /* behind them lies padding, or another sequence */
         clear_rows<D, QUERIES>(q, part.queries - q0);
@@ -292,11 +319,21 @@ MHA_DEVICE void meet_in_parts(S &s, const mha_cuda_backward &c, const WORK &w, u
             meet_in_sequence<T, QUERIES, KIND, decltype(cap)::value, decltype(bits)::value>(
                 x, y, p + 16 * half, ds + 16 * half, c, rows, t, maps);
         };
+        uint32_t count = n * (QUERIES / 64) + half;
+        if (KIND == MAPS && c.bias_stages) {
+            int at = map_stage(count, c.bias_stages);
+            barrier_wait(shared_address(&s.map_full[at]), map_parity(count, c.bias_stages));
+            maps.bias = shared_address(s.maps) + at * (MHA_CUDA_MAP_BYTES / c.bias_stages);
+        }
         bool bits = KIND == MAPS && (c.mask.data || c.dropped);
         if (c.cap != 0 && bits) meet(yes(), yes());
         else if (c.cap != 0) meet(yes(), no());
         else if (bits) meet(no(), yes());
         else meet(no(), no());
+        if (KIND == MAPS && c.bias_stages) {
+            __syncwarp();
+            if (lane == 0) barrier_arrive(shared_address(&s.map_empty[map_stage(count, c.bias_stages)]));
+        }
     }
 }
 
@@ -386,7 +423,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
             if (n > 0 && thread == 0) barrier_arrive(shared_address(&s.empty[(at - 1) % STAGES]));
         };
         if constexpr (KIND >= SEQUENCES) {
-            meet_in_parts<T, D, QUERIES, KIND>(s, c, w, k, v, p, ds, stage, head, q0, who, last_is_done);
+            meet_in_parts<T, D, QUERIES, KIND>(s, c, w, k, v, p, ds, n, head, q0, who, last_is_done);
         } else if (KIND == OPTIONS) {
             float slope = c.slopes ? c.slopes[w.batch * c.slope_batch + head * c.slope_head] * 1.44269504f : 0;
 #pragma unroll
@@ -539,6 +576,8 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
         for (int i = 0; i < 2; i++) {
             barrier_make(shared_address(&s.ds_full[i]), CONSUMERS * GROUP / 32);
             barrier_make(shared_address(&s.ds_empty[i]), CONSUMERS * GROUP / 32);
+            barrier_make(shared_address(&s.map_full[i]), 1);
+            barrier_make(shared_address(&s.map_empty[i]), CONSUMERS * GROUP / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         publish_shared();
@@ -573,6 +612,7 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
         if (threadIdx.x < GROUP) {
             registers_give<24>();
             if (threadIdx.x == 0) copy_all<T, D, QUERIES, KIND, volatile work>(s, c, s.own);
+            if (KIND == MAPS && threadIdx.x == 32) copy_maps<QUERIES>(s, c, s.own);
         } else {
             registers_take<240>();
             compute_all<T, D, QUERIES, KIND, INTEGERS, volatile work>(s, c, s.own, threadIdx.x / GROUP - 1, 0, 0);

@@ -86,11 +86,59 @@ MHA_DEVICE void bits_of_rows(uint32_t (&bits)[2], const maps_of_tile &m, int b)
 
 /* ---- Bias ------------------------------------------------------------------------------------------------------- */
 
+/* Tiles of bias come in one stage of float32 or in two of 16 bits, as panels of 64 rows of 128 bytes. */
+enum { MAP_PANEL = 64 * ROW_BYTES };
+
+MHA_DEVICE uint32_t map_stage(uint32_t count, int stages) { return count & (stages - 1); }
+MHA_DEVICE uint32_t map_parity(uint32_t count, int stages) { return count >> (stages - 1) & 1; }
+
+/* Two 8 x 8 matrices, turned; lanes 0 to 15 give the addresses of their rows. */
+MHA_DEVICE void load_matrices_turned(uint32_t (&x)[2], uint32_t row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "r"(row) : "memory");
+}
+
+/* From a tile of 16-bit numbers in shared memory. */
+template <typename T> MHA_DEVICE void bias_of_halves(float (&add)[4], uint32_t tile, int b, float by)
+{
+    int lane = threadIdx.x % 32, warp = threadIdx.x % GROUP / 32, who = threadIdx.x / GROUP - 1, piece = warp * 2 + lane / 8 % 2;
+    uint32_t x[2];
+    load_matrices_turned(x, tile + who * MAP_PANEL + (8 * b + lane % 8) * ROW_BYTES + (piece ^ lane % 8) * 16);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        float2 both = pair_of<T>::get(x[i]);
+        add[2 * i] = both.x * by, add[2 * i + 1] = both.y * by;
+    }
+}
+
+/* From one of float32. */
+MHA_DEVICE void bias_of_floats(float (&add)[4], uint32_t tile, int b, float by)
+{
+    int lane = threadIdx.x % 32, warp = threadIdx.x % GROUP / 32, who = threadIdx.x / GROUP - 1;
+    tile += (who * 2 + warp / 2) * MAP_PANEL;
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+        int row = 8 * b + lane % 4 * 2 + n % 2, column = warp % 2 * 16 + n / 2 * 8 + lane / 4;
+        float x;
+        asm volatile("ld.shared.f32 %0, [%1];"
+                     : "=f"(x)
+                     : "r"(tile + row * ROW_BYTES + (column / 4 ^ row % 8) * 16 + column % 4 * 4)
+                     : "memory");
+        add[n] = x * by;
+    }
+}
+
 /* The bias of the thread's two rows from 8 b on: of its first key, then of its second, in units of log 2. */
 MHA_DEVICE void bias_of_rows(float (&add)[4], const mha_cuda_backward &c, const maps_of_tile &m, int b)
 {
     const float log2_e = 1.44269504f;
     if (!c.bias.data) return;
+    if (m.bias) {
+        if (c.bias.type == BFLOAT16) bias_of_halves<__nv_bfloat16>(add, m.bias, b, log2_e);
+        else if (c.bias.type == FLOAT16) bias_of_halves<__half>(add, m.bias, b, log2_e);
+        else bias_of_floats(add, m.bias, b, log2_e);
+        return;
+    }
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int e = 0; e < 2; e++) {
