@@ -196,9 +196,11 @@ mha_status mha_cuda_explain_backward(const mha_gradient_call *call, mha_attentio
         *to = describe(p, &plan, plan.tiles);
     }
     to->scratch_bytes = measure.used;
-    if (!p->extras.softmax.rank) {
-        size_t used = strlen(to->why);
+    size_t used = strlen(to->why);
+    if (!obstacle && own.dbias.rank && !mha_cuda_bias_launches(&own))
+        snprintf(to->why + used, sizeof to->why - used, "; the gradient of a shared bias in general kernels");
+    used = strlen(to->why);
+    if (!p->extras.softmax.rank)
         snprintf(to->why + used, sizeof to->why - used, "; no softmax is given: another forward pass");
-    }
     return MHA_OK;
 }

@@ -49,6 +49,7 @@ typedef struct mha_cuda_backward {
     /* For the kernels of sequences that are not alike and those with maps. Tiles of all sequences of a head have numbers
      * (schedule.h): bounds are (G,bound_slots,2), rows and sums (H,row_slots,...). */
     int32_t row_slots, key_slots, bound_slots;
+    int32_t first_slot, slots;         /* the key tiles of this launch: some of key_slots */
     int32_t align;                     /* mha_align */
     int64_t query_rows, key_rows;      /* sizes of axis 2 of q and k */
     int64_t window_left, window_right; /* -1: unlimited; right is 0 if rows are causal */
@@ -63,6 +64,8 @@ typedef struct mha_cuda_backward {
     uint64_t dropped, seed, stream;
     const int32_t *lost_anew; /* (B,H,anew_tiles): rows that another forward pass has lost, 64 together; or NULL */
     int32_t anew_tiles;
+    mha_cuda_view dbias; /* as bias, float32, where no two scores of a launch have a number in common; or none */
+    int32_t dbias_adds;  /* to what is there */
 } mha_cuda_backward;
 
 #endif

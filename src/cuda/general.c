@@ -200,10 +200,13 @@ mha_status mha_cuda_general_repair_backward(const mha_gradient_call *call, const
 {
     const mha_problem *p = &call->problem;
     mha_cuda_general c = mha_cuda_describe_general(p);
+    bool bias = call->dbias.rank && !mha_cuda_bias_launches(call); /* what the other kernels have not computed */
     add_gradients(&c, call);
     c.rows = s->numbers;
-    c.any = s->any;
+    c.any = bias ? NULL : s->any;
     TRY(start_rows(p, &c));
+    if (call->dbias.rank) TRY(mha_cuda_start_general(p->ctx, MHA_CUDA_BIAS, &c, tiles_of_maps(c.dbias)));
+    c.any = s->any;
     c.only = s->lost_rows, c.only_tiles = plan->row_tiles, c.only_shift = plan->rows > MHA_CUDA_GENERAL_TILE;
     if (call->gradients.q.rank) TRY(start_gradient_of_rows(p, &c));
     c.only = s->lost_keys, c.only_tiles = plan->key_tiles, c.only_shift = 1;

@@ -263,7 +263,8 @@ static void add_backward_options(mha_cuda_backward *c, const mha_problem *p, con
 static void add_backward_sequences(mha_cuda_backward *c, const mha_problem *p, const mha_cuda_plan *plan)
 {
     const mha_cuda_general general = mha_cuda_describe_general(p);
-    c->row_slots = plan->row_slots, c->key_slots = plan->key_slots, c->bound_slots = plan->bound_slots;
+    c->row_slots = plan->row_slots, c->bound_slots = plan->bound_slots;
+    c->key_slots = c->slots = plan->key_slots;
     c->align = general.align;
     c->query_rows = p->q.size[2], c->key_rows = p->k.size[2];
     c->window_left = general.window_left, c->window_right = general.causal ? 0 : general.window_right;
@@ -294,10 +295,46 @@ static mha_status add_backward_maps(mha_cuda_backward *c, const mha_problem *p, 
     return mha_cuda_map(p->ctx, &c->bias_map, bias, 64);
 }
 
-static mha_status start_backward(const mha_cuda_backward *c, const mha_cuda_plan *plan, mha_context *ctx)
+/* Numbers of a bias that no score of a visible tile has are zeros. */
+static mha_status add_backward_bias(mha_cuda_backward *c, const mha_gradient_call *call)
+{
+    const mha_attention_options *o = &call->problem.options;
+    bool all = !o->causal && o->window_left == MHA_UNLIMITED && o->window_right == MHA_UNLIMITED;
+    c->dbias = mha_cuda_view_of(call->dbias);
+    return all && mha_sequences_are_alike(o) ? MHA_OK : mha_cuda_clear(call->problem.ctx, call->gradients.bias);
+}
+
+/* One of the kernels. */
+static mha_status start_step(const mha_cuda_backward *c, const mha_cuda_plan *plan, mha_context *ctx, mha_cuda_launch l,
+                             int step)
+{
+    const mha_cuda_device *d = mha_cuda_of(ctx);
+    mha_cuda_step own = (mha_cuda_step)step;
+    l.kernel =
+        plan->brief ? d->brief[plan->type][plan->kind][step] : d->backward[plan->type][plan->width][plan->kind][step];
+    l.name = plan->brief ? mha_cuda_brief_name(plan->type, plan->kind, own)
+                         : mha_cuda_backward_name(plan->type, plan->width, plan->kind, own);
+    return step ? mha_cuda_start_early(ctx, &l, c) : mha_cuda_start(ctx, &l, c);
+}
+
+/* The kernel for one sequence after another, whose gradients of the bias are added up in this order. */
+static mha_status start_in_turn(const mha_cuda_backward *c, const mha_cuda_plan *plan, mha_context *ctx,
+                                mha_cuda_launch l, int32_t launches)
+{
+    mha_cuda_backward own = *c;
+    own.slots = c->key_slots / launches;
+    l.blocks = (int64_t)c->G * own.slots;
+    for (int32_t n = 0; n < launches; n++) {
+        own.first_slot = n * own.slots, own.dbias_adds = n > 0;
+        TRY(start_step(&own, plan, ctx, l, MHA_CUDA_MAIN));
+    }
+    return MHA_OK;
+}
+
+static mha_status start_backward(const mha_cuda_backward *c, const mha_cuda_plan *plan, mha_context *ctx,
+                                 int32_t launches)
 {
     enum { THREADS = 256 }; /* of the kernels before and after */
-    const mha_cuda_device *d = mha_cuda_of(ctx);
     int64_t heads = (int64_t)c->H * c->B, key_heads = (int64_t)c->G * c->B, rows = heads * c->row_tiles,
             bounds = key_heads * c->bound_tiles, tiles = key_heads * c->key_tiles + rows;
     if (plan->brief && plan->parts == 1) tiles = key_heads;
@@ -309,16 +346,10 @@ static mha_status start_backward(const mha_cuda_backward *c, const mha_cuda_plan
         [MHA_CUDA_PREPARE] = {.blocks = bounds + rows, .threads = THREADS},
         [MHA_CUDA_MAIN] = {.blocks = plan->tiles, .threads = plan->threads, .shared = plan->shared},
         [MHA_CUDA_CONVERT] = {.blocks = tiles, .threads = THREADS}};
-    for (int step = 0; step < MHA_CUDA_STEPS; step++) {
-        mha_cuda_launch l = steps[step];
-        mha_cuda_step own = (mha_cuda_step)step;
-        l.kernel = plan->brief ? d->brief[plan->type][plan->kind][step]
-                               : d->backward[plan->type][plan->width][plan->kind][step];
-        l.name = plan->brief ? mha_cuda_brief_name(plan->type, plan->kind, own)
-                             : mha_cuda_backward_name(plan->type, plan->width, plan->kind, own);
-        TRY(step ? mha_cuda_start_early(ctx, &l, c) : mha_cuda_start(ctx, &l, c));
-    }
-    return MHA_OK;
+    TRY(start_step(c, plan, ctx, steps[MHA_CUDA_PREPARE], MHA_CUDA_PREPARE));
+    TRY(launches > 1 ? start_in_turn(c, plan, ctx, steps[MHA_CUDA_MAIN], launches)
+                     : start_step(c, plan, ctx, steps[MHA_CUDA_MAIN], MHA_CUDA_MAIN));
+    return start_step(c, plan, ctx, steps[MHA_CUDA_CONVERT], MHA_CUDA_CONVERT);
 }
 
 mha_status mha_cuda_hopper_backward(const mha_gradient_call *call, mha_arena *arena, bool run)
@@ -331,6 +362,7 @@ mha_status mha_cuda_hopper_backward(const mha_gradient_call *call, mha_arena *ar
     mha_cuda_lay_backward(&s, arena, &plan, call);
     if (!run) return MHA_OK;
     if (!mha_element_count(p->q) || !mha_element_count(p->k)) {
+        TRY(mha_cuda_clear(p->ctx, call->gradients.bias));
         TRY(mha_cuda_clear(p->ctx, call->gradients.q));
         TRY(mha_cuda_clear(p->ctx, call->gradients.k));
         return mha_cuda_clear(p->ctx, call->gradients.v);
@@ -339,7 +371,9 @@ mha_status mha_cuda_hopper_backward(const mha_gradient_call *call, mha_arena *ar
     if (plan.kind >= MHA_CUDA_OPTIONS) add_backward_options(&c, p, &plan, &s);
     if (plan.spans) add_backward_sequences(&c, p, &plan);
     if (plan.kind == MHA_CUDA_MAPS) TRY(add_backward_maps(&c, p, &s));
+    int32_t launches = mha_cuda_bias_launches(call);
+    if (launches) TRY(add_backward_bias(&c, call));
     TRY(get_lse(p, &s));
-    TRY(start_backward(&c, &plan, p->ctx));
+    TRY(start_backward(&c, &plan, p->ctx, launches));
     return plan.kind >= MHA_CUDA_OPTIONS ? mha_cuda_general_repair_backward(call, &plan, &s) : MHA_OK;
 }

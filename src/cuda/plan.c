@@ -212,10 +212,11 @@ const char *mha_cuda_obstacle_backward(const mha_gradient_call *call)
     const mha_problem *p = &call->problem;
     const mha_attention_gradients *g = &call->gradients;
     const mha_tensor all[] = {call->dout, g->q, g->k, g->v};
-    const obstacle others[] = {
-        {g->bias.rank > 0, "gradients.bias"},   {g->alibi_slopes.rank > 0, "gradients.alibi_slopes"},
-        {g->sinks.rank > 0, "gradients.sinks"}, {call->dlse.rank > 0, "dlse"},
-        {g->importance.rank > 0, "importance"}, {call->others, "keys that a layer adds"}};
+    const obstacle others[] = {{g->alibi_slopes.rank > 0, "gradients.alibi_slopes"},
+                               {g->sinks.rank > 0, "gradients.sinks"},
+                               {call->dlse.rank > 0, "dlse"},
+                               {g->importance.rank > 0, "importance"},
+                               {call->others, "keys that a layer adds"}};
     const char *why = views_obstacle(p);
     if (!why && (!can_fill(p->D) || !can_fill(p->E))) why = "widths that are not multiples of 8 up to 128";
     if (!why) why = options_obstacle_backward(p);
@@ -384,6 +385,18 @@ void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
     plan->parts = is_whole(p->B * p->G, plan->key_tiles) ? 1 : plan->key_tiles;
     plan->bound_tiles = 0;
     plan->tiles = (int32_t)(plan->parts * p->G * p->B);
+}
+
+int32_t mha_cuda_bias_launches(const mha_gradient_call *call)
+{
+    enum { MOST = 64 };
+    const mha_problem *p = &call->problem;
+    const int64_t *size = call->dbias.size;
+    if (!call->dbias.rank || (size[1] == 1 && p->H > 1) || (size[2] == 1 && mha_cuda_most_of(p, 2) > 1) ||
+        (size[3] == 1 && mha_cuda_most_of(p, 3) > 1))
+        return 0;
+    if (size[0] > 1 || p->B == 1) return 1;
+    return p->B <= MOST && !mha_options_are_ragged(&p->options) ? (int32_t)p->B : 0;
 }
 
 /* ---- Scratch ---------------------------------------------------------------------------------------------------- */

@@ -92,6 +92,11 @@ int64_t mha_cuda_most_of(const mha_problem *p, int axis);
 void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p);
 void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p);
 
+/* In how many launches the kernels with maps compute the gradient of a bias as well: in one, or in one for each sequence if
+ * sequences share it, so that no two scores of a launch have a number of it in common. 0: general kernels compute it, because heads,
+ * rows or keys share it, or too many sequences. */
+int32_t mha_cuda_bias_launches(const mha_gradient_call *call);
+
 /* Warpgroups of a forward kernel that compute, 64 rows each; one more copies. `few`: of the kernel with two where another one
  * has three. */
 int mha_cuda_forward_groups(int width, mha_cuda_kind kind, bool few);

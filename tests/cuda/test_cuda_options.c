@@ -200,6 +200,7 @@ static gradient_case draw_gradients(rng *r, attention_case (*draw_case)(rng *r))
     if (rng_chance(r, 0.4)) forward.D = 8 * rng_between(r, 1, 16), forward.E = 8 * rng_between(r, 1, 16);
     gradient_case c = gradient_plain(forward);
     c.wanted = 1 << GRAD_Q | 1 << GRAD_K | 1 << GRAD_V;
+    if (forward.bias.rank >= 0 && rng_chance(r, 0.5)) c.wanted |= 1 << GRAD_BIAS;
     c.dlse = false;
     c.type_dout = c.forward.type_q;
     for (int g = GRAD_Q; g <= GRAD_V; g++) c.type_grad[g] = c.forward.type_q;
@@ -274,9 +275,21 @@ TEST(gradients_of_any_sequences)
     if (there()) check_drawn_gradients(draw_sequences, 20000);
 }
 
+/* Maps that the copy engine takes, and masks of which 16 bytes are read together, more often than by chance. */
+static attention_case draw_aligned_maps(rng *r)
+{
+    attention_case c = draw_maps(r);
+    if (rng_chance(r, 0.5)) return c;
+    c.Tk = (c.Tk + 15) / 16 * 16;
+    c.layout_maps = LAYOUT_DENSE;
+    if (rng_chance(r, 0.7)) c.bias = (broadcast){4, (unsigned)rng_between(r, 0, 3) | 12};
+    if (rng_chance(r, 0.5)) c.mask = (broadcast){4, (unsigned)rng_between(r, 0, 7) | 8};
+    return c;
+}
+
 TEST(gradients_of_any_maps)
 {
-    if (there()) check_drawn_gradients(draw_maps, 30000);
+    if (there()) check_drawn_gradients(draw_aligned_maps, 30000);
 }
 
 /* What overflows in a tile is computed again. */

@@ -374,6 +374,32 @@ TEST(scratch_of_backward_calls_of_packed_sequences)
     mha_context_free(ctx);
 }
 
+/* The gradient of a bias: no two scores of a launch have a number in common. */
+TEST(launches_for_the_gradient_of_a_bias)
+{
+    static const struct {
+        int64_t B, size[4];
+        bool ragged;
+        int launches;
+    } cases[] = {{2, {2, 4, 64, 64}, false, 1}, {2, {1, 4, 64, 64}, false, 2}, {1, {1, 4, 64, 64}, false, 1},
+                 {2, {2, 1, 64, 64}, false, 0}, {2, {1, 4, 1, 64}, false, 0},  {2, {1, 4, 64, 1}, false, 0},
+                 {2, {2, 4, 64, 64}, true, 1},  {2, {1, 4, 64, 64}, true, 0},  {65, {1, 4, 64, 64}, false, 0}};
+    mha_context *ctx = remote_context();
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        const int64_t *size = cases[n].size;
+        question a = ask(MHA_BFLOAT16, cases[n].ragged ? 1 : cases[n].B, 4, 2, 64, 64, 64);
+        if (cases[n].ragged)
+            a.options.query_starts = a.options.key_starts = mha_tensor_1d((void *)16, MHA_INT32, cases[n].B + 1);
+        a.options.bias = mha_tensor_4d(NULL, MHA_FLOAT32, size[0], size[1], size[2], size[3]);
+        mha_gradient_call call = {.gradients = a.gradients, .dout = a.dout, .dbias = a.options.bias};
+        mha_status status =
+            mha_problem_make(&call.problem, ctx, MHA_SHAPE, a.out, &a.extras, a.q, a.k, a.v, &a.options);
+        int got = mha_cuda_bias_launches(&call);
+        expect(!status && got == cases[n].launches, "case %zu: %d launches %s", n, got, mha_context_error(ctx));
+    }
+    mha_context_free(ctx);
+}
+
 TEST(what_needs_the_general_kernels_backward)
 {
     static const char *const wants[] = {NULL,
@@ -383,7 +409,7 @@ TEST(what_needs_the_general_kernels_backward)
                                         "types that are not alike",
                                         "gradients.alibi_slopes",
                                         "gradients.sinks",
-                                        "gradients.bias",
+                                        NULL,
                                         NULL,
                                         NULL,
                                         "widths that are not multiples of 8 up to 128"};

@@ -377,6 +377,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) general_keys_128(const 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) general_bias(const __grid_constant__ mha_cuda_general c)
 {
     __shared__ workspace w;
+    if (is_done(c)) return;
     const view &t = c.dbias;
     bool one_row = t.size[2] == 1, one_key = t.size[3] == 1;
     int64_t key_tiles = (t.size[3] + TILE - 1) / TILE, row_tiles = (t.size[2] + TILE - 1) / TILE;

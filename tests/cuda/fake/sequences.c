@@ -88,6 +88,7 @@ static void run(const mha_cuda_backward *c)
     call.problem.extras.softmax = softmax_of(c, q, &own);
     call.gradients.q = rows_like(q, c->dq);
     call.gradients.k = tensor_of(&c->dk), call.gradients.v = tensor_of(&c->dv);
+    if (!c->first_slot) call.dbias = fake_tensor(&c->dbias); /* of all sequences */
     naive_backward(&call);
     free(own);
 }
@@ -117,7 +118,7 @@ const char *fake_backward_parts(const fake_launch *l)
     int width = strstr(l->name, "_128") ? 128 : 64, rows = width == 64 ? 128 : 64;
     mha_tensor q = tensor_of(&c->q), k = tensor_of(&c->k), v = tensor_of(&c->v), dout = tensor_of(&c->d_out);
     bool packed_q = c->query_starts.data, packed_k = c->key_starts.data, main = true;
-    int64_t blocks = (int64_t)c->G * c->key_slots;
+    int64_t blocks = (int64_t)c->G * c->slots;
     if (c->D > width || c->E > width || c->D % 8 || c->E % 8) return "widths";
     if (q.type != (strstr(l->name, "_f16") ? MHA_FLOAT16 : MHA_BFLOAT16) || k.type != q.type) return "types";
     if (q.size[3] != c->D || k.size[3] != c->D || v.size[3] != c->E || dout.size[3] != c->E) return "sizes";
@@ -130,6 +131,9 @@ const char *fake_backward_parts(const fake_launch *l)
         c->key_slots != slots_of(c, packed_k, c->key_rows, KEYS, c->key_tiles) ||
         c->bound_slots != slots_of(c, packed_k, c->key_rows, BOUND_KEYS, c->bound_tiles))
         return "slots";
+    if (c->slots != c->key_slots && (c->slots != c->key_tiles || c->first_slot % c->slots || packed_k))
+        return "some slots";
+    if (c->dbias_adds != (c->first_slot > 0)) return "adds to a bias";
     if (c->section < 1 || c->section > c->G || c->H % c->G) return "section or group";
     if (l->early == (strstr(l->name, "_prepare") != NULL)) return "starts early";
     if (strstr(l->name, "_prepare"))

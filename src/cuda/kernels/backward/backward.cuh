@@ -45,7 +45,7 @@ template <typename T, int D, int QUERIES, kind KIND> struct shared_memory {
 /* The tiles of rows, without padding, that see keys of the tile that a block has found. */
 template <int QUERIES> MHA_DEVICE work work_of_part(const mha_cuda_backward &c, const volatile part_of_sequence &p)
 {
-    work w = {p.tile * KEYS, (int)mha_cuda_place_of(blockIdx.x, c.G, c.key_slots, c.section).head, p.b, 0, 0, 0};
+    work w = {p.tile * KEYS, (int)mha_cuda_place_of(blockIdx.x, c.G, c.slots, c.section).head, p.b, 0, 0, 0};
     if (p.b >= c.B) w.count = -1;
     if (p.b >= c.B || w.first >= p.length) return w;
     int tiles = (p.queries + QUERIES - 1) / QUERIES;
@@ -585,7 +585,7 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
     __syncthreads();
     let_next_start();
     if constexpr (KIND >= SEQUENCES) {
-        int slot = mha_cuda_place_of(blockIdx.x, c.G, c.key_slots, c.section).tile;
+        int slot = c.first_slot + mha_cuda_place_of(blockIdx.x, c.G, c.slots, c.section).tile;
         find_part(*s.part, c, true, slot, KEYS, c.key_tiles, QUERIES);
     }
     wait_for_last();

@@ -150,6 +150,21 @@ MHA_DEVICE void bias_of_rows(float (&add)[4], const mha_cuda_backward &c, const 
     }
 }
 
+/* The gradient of the bias of the thread's two rows from 8 b on: a warp has 32 bytes of each row. */
+MHA_DEVICE void put_bias(const float (&x)[4], const mha_cuda_backward &c, const maps_of_tile &m, int b)
+{
+    int lane = threadIdx.x % 32, row = m.row + 8 * b + lane % 4 * 2, key = m.key + lane / 4;
+    float *to = (float *)c.dbias.data + place(c.dbias, m.b, m.head, row, key);
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+        if (row + n % 2 >= m.queries || key + n / 2 * 8 >= m.length) continue;
+        float *own = to + n % 2 * c.dbias.stride[2] + n / 2 * 8 * c.dbias.stride[3];
+        /* Nobody else adds to it in this launch. */
+        if (c.dbias_adds) asm volatile("red.global.add.f32 [%0], %1;" ::"l"(own), "f"(x[n]) : "memory");
+        else asm volatile("st.global.f32 [%0], %1;" ::"l"(own), "f"(x[n]) : "memory");
+    }
+}
+
 } // namespace
 
 #endif

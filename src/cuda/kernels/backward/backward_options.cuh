@@ -89,7 +89,7 @@ MHA_DEVICE void meet_in_sequence(const float (&x)[32], const float (&y)[32], uin
 #pragma unroll
     for (int b = 0; b < 8; b++) {
         float2 lse = *(const float2 *)(rows + LSE * QUERIES + 8 * b), delta = *(const float2 *)(rows + DELTA * QUERIES + 8 * b);
-        float add[4] = {0, 0, 0, 0};
+        float add[4] = {0, 0, 0, 0}, grow[4];
         uint32_t bits[2] = {~0u, ~0u};
         if (KIND == MAPS) bias_of_rows(add, c, maps, b);
         if (BITS) bits_of_rows(bits, maps, b);
@@ -107,8 +107,10 @@ MHA_DEVICE void meet_in_sequence(const float (&x)[32], const float (&y)[32], uin
             p[2 * b + i] = pack<T>(kept_even, kept_odd);
             grow_even = KIND == MAPS ? fmaf(grow_even, c.kept, -delta.x) : grow_even - delta.x;
             grow_odd = KIND == MAPS ? fmaf(grow_odd, c.kept, -delta.y) : grow_odd - delta.y;
-            ds[2 * b + i] = pack<T>(even.weight * even.capped * grow_even, odd.weight * odd.capped * grow_odd);
+            grow[2 * i] = even.weight * grow_even, grow[2 * i + 1] = odd.weight * grow_odd;
+            ds[2 * b + i] = pack<T>(grow[2 * i] * even.capped, grow[2 * i + 1] * odd.capped);
         }
+        if (KIND == MAPS && c.dbias.data) put_bias(grow, c, maps, b);
     }
 }
 
