@@ -276,6 +276,11 @@ def gradients(ours, widths=(128, 64)):
             b, flex = random(H, T, T, dtype=dtype), compiled()
             backward_only(ours, f"D{D} bias {'bfloat16' if dtype == torch.bfloat16 else 'float32'} (H,T,T)", q, k, v, flops,
                           {"flex": lambda x, y, z: flex(x, y, z, score_mod=lambda s, _, h, i, j: s + b[h, i, j])}, bias=b)
+            if dtype == torch.bfloat16:
+                flex = compiled()
+                backward_only(ours, f"D{D} bias (H,T,T), with dbias", q, k, v, flops,
+                              {"flex": lambda x, y, z, m: flex(x, y, z, score_mod=lambda s, _, h, i, j: s + m[h, i, j])}, bias=b,
+                              dbias=True)
             del b
         backward_only(ours, f"D{D} dropout 0.1", q, k, v, flops,
                       {"flash": lambda a, b, c: sdpa("flash", a, b, c, dropout_p=0.1)}, same=False, dropout=0.1)

@@ -292,6 +292,34 @@ TEST(gradients_of_any_maps)
     if (there()) check_drawn_gradients(draw_aligned_maps, 30000);
 }
 
+/* Many blocks add to a row of dQ, in any order. */
+TEST(gradients_have_the_same_bits)
+{
+    if (!there()) return;
+    attention_case (*const draws[])(rng *) = {draw, draw_sequences, draw_aligned_maps};
+    uint64_t seed = (uint64_t)number_from("MHA_SEED", (long long)time(NULL));
+    for (long long n = 0; n < cases_from(CASES / 5); n++) {
+        rng r = rng_make(seed, 40000 + (uint64_t)n);
+        gradient_case c = draw_gradients(&r, draws[n % 3]);
+        gradients *g = gradients_make(&c);
+        mha_context *ctx = context_make_on("cuda", NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+        size_t size = 0;
+        unsigned char *first = NULL;
+        for (int again = 0; again < 5; again++) {
+            expect(!gradients_run(g, ctx), "case %lld: %s", n, mha_context_error(ctx));
+            unsigned char *bytes = gradients_bytes(g, &size);
+            if (first)
+                expect(!memcmp(first, bytes, size), "MHA_SEED=%llu, case %lld: other bits", (unsigned long long)seed,
+                       n);
+            else first = bytes, bytes = NULL;
+            free(bytes);
+        }
+        free(first);
+        mha_context_free(ctx);
+        gradients_free(g);
+    }
+}
+
 /* What overflows in a tile is computed again. */
 TEST(numbers_of_any_size)
 {
