@@ -28,7 +28,8 @@ typedef struct bound {
     double *dlse; /* (B,H,Tq) or NULL */
     double *ds;   /* (B,H,Tq,Tk) */
     double scale, share;
-    double rounded; /* what an engine's rounding of weights and dS to bfloat16 may cost, relative to them */
+    double rounded; /* what an engine's rounding of weights and dS to 16 bits may cost, relative to them */
+    double coarse;  /* and below the normal range of float16 */
     double flushed; /* what it takes for zero: bfloat16 numbers below the normal range */
 } bound;
 
@@ -104,7 +105,7 @@ static void bound_score(bound *s, const pair *x, double common, double common_er
     double off = cap > 0 ? p->allowed.scores[REF_CAPPED][x->at] / cap : 0;
     double C = cap > 0 ? off * (2 * fabs(flat) + off) + 4 * U : 0;
     double T = s->scale * (S * (slope + C) + fabs(ds) * C), t = s->scale * fabs(ds) * slope;
-    T += s->rounded * (t + T);
+    T += s->rounded * (t + T) + s->coarse * s->scale;
     double rows = (double)p->c.Tq * s->share, distance = fabs((double)(ref_position(&p->ref, x->b, x->i) - x->j));
     for (int64_t d = 0; d < D; d++) {
         g->allowed[GRAD_Q][x->row * D + d] +=
@@ -125,7 +126,7 @@ static void bound_value(const bound *s, const pair *x)
 {
     int64_t E = s->g->p->c.E;
     double rows = (double)s->g->p->c.Tq * s->share;
-    double error = (x->weight_error + (loss_of(rows) + s->rounded) * (x->weight + x->weight_error)) * x->kept;
+    double error = (x->weight_error + (loss_of(rows) + s->rounded) * (x->weight + x->weight_error)) * x->kept + s->coarse;
     for (int64_t e = 0; e < E; e++)
         s->g->allowed[GRAD_V][x->key * E + e] += error * fabs(s->dout[x->row * E + e]) + UNDERFLOW;
 }
@@ -216,8 +217,11 @@ void gradients_solve(gradients *g)
     s.ds = array(c->B * c->H * c->Tq * c->Tk, sizeof *s.ds);
     s.scale = isnan(p->ref.scale) ? 1 / sqrt((double)c->D) : fabs(p->ref.scale);
     s.share = c->G ? (double)(c->H / c->G) : 1;
-    s.rounded = p->engine && g->dout.view.type == MHA_BFLOAT16 ? 0x1.02p-8 : 0;
-    s.flushed = s.rounded > 0 ? 0x1p-126 : 0;
+    bool half = p->engine && p->q.view.type == MHA_FLOAT16 && g->dout.view.type == MHA_FLOAT16;
+    bool brief = p->engine && g->dout.view.type == MHA_BFLOAT16;
+    s.rounded = brief ? 0x1.02p-8 : half ? 0x1.02p-11 : 0;
+    s.coarse = half ? 0x1p-25 : 0;
+    s.flushed = brief ? 0x1p-126 : 0;
     if (!p->want.out) problem_solve(p);
     make_room(g);
     ref_gradients r = {.dout = s.dout, .dlse = s.dlse, .out = s.out, .dbias = s.ds, .dslopes = slopes};

@@ -132,7 +132,8 @@ MHA_DEVICE int keys_seen(const mha_cuda_backward &c, const volatile part_of_sequ
 
 template <kind KIND> MHA_DEVICE bool sees_any(const mha_cuda_backward &c, const volatile part_of_sequence *p, int row)
 {
-    int left = KIND >= SEQUENCES ? p->left : c.left;
+    int left = c.left;
+    if (KIND >= SEQUENCES) left = p->left; /* in one expression, c.left would be volatile, too */
     return keys_seen<KIND>(c, p, row) > (KIND >= SEQUENCES || c.any ? max(0, row + left) : 0);
 }
 
