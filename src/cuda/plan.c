@@ -95,9 +95,9 @@ size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few)
 size_t mha_cuda_backward_shared(int width, int rows, int keys, mha_cuda_kind kind)
 {
     bool maps = kind == MHA_CUDA_MAPS;
-    size_t d = (size_t)width, r = (size_t)rows, k = (size_t)keys, stages = maps && width == 64 ? 2 : 3;
+    size_t d = (size_t)width, r = (size_t)rows, k = (size_t)keys, stages = maps ? 2 : 3;
     return 2 * (2 * k * d + stages * 2 * r * d + 2 * r * k) + stages * 3 * r * sizeof(float) + BARRIERS / 2 +
-           (maps ? MHA_CUDA_MAP_BYTES : 0);
+           (maps ? MHA_CUDA_MAP_BYTES + MHA_CUDA_BIT_BYTES : 0);
 }
 
 /* Stages of K and V, the rows, and what warps tell each other. */

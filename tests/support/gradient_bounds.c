@@ -31,6 +31,7 @@ typedef struct bound {
     double rounded; /* what an engine's rounding of weights and dS to 16 bits may cost, relative to them */
     double coarse;  /* and below the normal range of float16 */
     double flushed; /* what it takes for zero: bfloat16 numbers below the normal range */
+    double *most;   /* (B,G): what |dS K| is at most for |dO| = 1; where tensor cores sum dQ */
 } bound;
 
 /* One row meets one key. */
@@ -143,6 +144,16 @@ static void bound_sink(const bound *s, int64_t h, int64_t row, double common, do
     s->g->allowed[GRAD_SINKS][h] += error + loss_of(terms) * fabs(weight * common) + UNDERFLOW;
 }
 
+/* dQ is summed in fixed point, with at least 26 bits for what a key head's numbers can make of it, one term for 128 keys. */
+static void bound_sums(const bound *s, int64_t b, int64_t h, int64_t row)
+{
+    const attention_case *c = &s->g->p->c;
+    const double *dout = s->dout + row * c->E;
+    double most = s->most[b * c->G + h / (c->H / c->G)], terms = ceil((double)c->Tk / 128);
+    double norm = sqrt(absolute_dot(dout, dout, c->E)) / (1 - (double)c->dropout);
+    for (int64_t d = 0; d < c->D; d++) s->g->allowed[GRAD_Q][row * c->D + d] += terms * s->scale * norm * most * 0x1p-27;
+}
+
 /* Summed in float64: what may be off is the last rounding. */
 static void add_worth(const bound *s, int64_t b, int64_t h, int64_t row)
 {
@@ -164,6 +175,7 @@ static void bound_row(bound *s, int64_t b, int64_t h, int64_t i)
     common = common_of(s, x.row, &common_error);
     add_worth(s, b, h, x.row);
     bound_sink(s, h, x.row, common, common_error);
+    if (s->most) bound_sums(s, b, h, x.row);
     for (x.j = 0; x.j < a->Tk; x.j++) {
         if (!ref_visible(a, b, h, i, x.j)) continue;
         x.key = (b * a->G + h / (a->H / a->G)) * a->Tk + x.j;
@@ -190,6 +202,24 @@ static double *dense(const problem *p, const store *s, int64_t width)
                 for (int64_t d = 0; d < width; d++, n++)
                     x[n] = element_get(query_element(p, s, b, h, i, d), s->view.type);
     return x;
+}
+
+/* The largest norm of a value times the largest number of a key, for each head. */
+static double *largest(const problem *p)
+{
+    const attention_case *c = &p->c;
+    double *most = array(c->B * c->G, sizeof *most);
+    for (int64_t n = 0; n < c->B * c->G; n++) {
+        double norm = 0, number = 0;
+        for (int64_t j = n * c->Tk; j < (n + 1) * c->Tk; j++) {
+            double squares = absolute_dot(p->ref.v + j * c->E, p->ref.v + j * c->E, c->E);
+            if (isfinite(squares)) norm = fmax(norm, sqrt(squares));
+            for (int64_t d = 0; d < c->D; d++)
+                if (isfinite(p->ref.k[j * c->D + d])) number = fmax(number, fabs(p->ref.k[j * c->D + d]));
+        }
+        most[n] = norm * number;
+    }
+    return most;
 }
 
 static void make_room(gradients *g)
@@ -222,6 +252,7 @@ void gradients_solve(gradients *g)
     s.rounded = brief ? 0x1.02p-8 : half ? 0x1.02p-11 : 0;
     s.coarse = half ? 0x1p-25 : 0;
     s.flushed = brief ? 0x1p-126 : 0;
+    s.most = p->tensor_cores && (half || brief) ? largest(p) : NULL;
     if (!p->want.out) problem_solve(p);
     make_room(g);
     ref_gradients r = {.dout = s.dout, .dlse = s.dlse, .out = s.out, .dbias = s.ds, .dslopes = slopes};
@@ -240,6 +271,7 @@ void gradients_solve(gradients *g)
         }
     free(slopes);
     free(s.ds);
+    free(s.most);
     free(s.out);
     free(s.dout);
     free(s.dlse);

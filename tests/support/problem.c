@@ -198,8 +198,8 @@ mha_status problem_run(problem *p, mha_context *ctx)
     mha_status status =
         mha_attention_explain(ctx, &plan, p->out.view, &p->extras, p->q.view, p->k.view, p->v.view, &p->options);
     /* The kernels of a GPU that are named after what they compute round weights to the type of the inputs. */
-    p->engine = !status && (!strcmp(plan.kernel, "fused-engine") || !strncmp(plan.kernel, "forward_", 8) ||
-                            !strncmp(plan.kernel, "decode_", 7));
+    p->tensor_cores = !status && (!strncmp(plan.kernel, "forward_", 8) || !strncmp(plan.kernel, "decode_", 7));
+    p->engine = p->tensor_cores || (!status && !strcmp(plan.kernel, "fused-engine"));
     return mha_attention_forward(ctx, p->out.view, &p->extras, p->q.view, p->k.view, p->v.view, &p->options);
 }
 

@@ -32,7 +32,8 @@ typedef struct problem {
     ref_attention ref; /* owns its arrays */
     ref_result want;
     bounds allowed;
-    bool engine; /* a matrix engine multiplied in the last run */
+    bool engine;       /* a matrix engine multiplied in the last run */
+    bool tensor_cores; /* that of a GPU */
 } problem;
 
 /* Fills inputs and guards everything. */

@@ -28,7 +28,7 @@ namespace
 {
 
 template <typename T, int D, int QUERIES, kind KIND> struct shared_memory {
-    enum { STAGES = KIND == MAPS && D == 64 ? 2 : 3 };
+    enum { STAGES = KIND == MAPS ? 2 : 3 };
     alignas(1024) T k[KEYS * D];
     alignas(1024) T v[KEYS * D];
     alignas(1024) T q[STAGES][QUERIES * D];
@@ -36,10 +36,12 @@ template <typename T, int D, int QUERIES, kind KIND> struct shared_memory {
     alignas(1024) T ds[2][QUERIES * KEYS];
     alignas(1024) unsigned char maps[KIND == MAPS ? MHA_CUDA_MAP_BYTES : 1]; /* tiles of bias, 64 rows each */
     alignas(128) float rows[STAGES][ROW_KINDS * QUERIES];
+    alignas(8) uint32_t bits[KIND == MAPS ? BIT_STAGES : 1][KIND == MAPS ? BIT_SIXTEENS * BIT_ROWS : 2];
     alignas(8) uint64_t keys_full, full[STAGES], empty[STAGES], ds_full[2], ds_empty[2], keys_empty, map_full[2],
-        map_empty[2];
+        map_empty[2], bits_full[BIT_STAGES], bits_empty[BIT_STAGES];
     part_of_sequence part[1]; /* of the kernels of sequences */
     work own;                 /* likewise, because there are few registers */
+    place_of_bits found[BIT_FINDERS / 32];
 };
 
 /* The tiles of rows, without padding, that see keys of the tile that a block has found. */
@@ -133,16 +135,6 @@ MHA_DEVICE void copy_rows(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_
     }
 }
 
-template <typename T, int D, int QUERIES, kind KIND, typename WORK>
-MHA_DEVICE void copy_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const WORK &w)
-{
-    uint32_t n = 0;
-    int group = c.H / c.G;
-    copy_keys(s, c, w);
-    for (int h = 0; h < group; h++)
-        for (int i = 0; i < w.count; i++, n++) copy_rows(s, c, w.batch, w.head * group + h, tile_at(w, i), n);
-}
-
 /* The rows of a bias from `row` on, the `count`th 64 that the block gets. 128 bytes are 32 numbers, or 64 in two stages. */
 template <typename S>
 MHA_DEVICE void copy_map(S &s, const mha_cuda_backward &c, const volatile work &w, int head, int row, uint32_t count)
@@ -156,15 +148,43 @@ MHA_DEVICE void copy_map(S &s, const mha_cuda_backward &c, const volatile work &
         copy_in(to, &c.bias_map, full, w.first + key, row, head * c.bias_head, w.batch * c.bias_batch);
 }
 
-/* Another thread brings the tiles of bias. */
-template <int QUERIES, typename S> MHA_DEVICE void copy_maps(S &s, const mha_cuda_backward &c, const volatile work &w)
+template <typename T, int D, int QUERIES, kind KIND, typename WORK>
+MHA_DEVICE void copy_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const WORK &w)
 {
-    uint32_t count = 0;
-    int group = c.bias_stages ? c.H / c.G : 0;
+    uint32_t n = 0;
+    int group = c.H / c.G;
+    copy_keys(s, c, w);
     for (int h = 0; h < group; h++)
-        for (int i = 0; i < w.count; i++)
-            for (int row = 0; row < QUERIES; row += 64, count++)
-                copy_map(s, c, w, w.head * group + h, tile_at(w, i) * QUERIES + row, count);
+        for (int i = 0; i < w.count; i++, n++) {
+            int head = w.head * group + h, tile = tile_at(w, i);
+            copy_rows(s, c, w.batch, head, tile, n);
+            if constexpr (KIND == MAPS)
+                for (int part = 0; c.bias_stages && part < QUERIES / 64; part++)
+                    copy_map(s, c, w, head, tile * QUERIES + part * 64, n * (QUERIES / 64) + part);
+        }
+}
+
+/* Other warps find what masks and dropout do to the tiles. They have few registers. */
+template <int QUERIES, typename S> MHA_DEVICE void find_all_bits(S &s, const mha_cuda_backward &c, const volatile work &w)
+{
+    const volatile part_of_sequence &part = *s.part;
+    volatile place_of_bits &t = s.found[(threadIdx.x - (GROUP - BIT_FINDERS)) / 32];
+    if (is_first_lane()) t.count = t.i = 0, t.head = w.head * (c.H / c.G);
+    for (;;) {
+        if (is_first_lane()) t.row = tile_at(w, t.i) * QUERIES + t.count % (QUERIES / 64) * 64;
+        __syncwarp();
+        if (t.head * c.G >= (w.head + 1) * c.H) break;
+        barrier_wait(shared_address(&s.bits_empty[t.count % BIT_STAGES]), t.count / BIT_STAGES % 2 ^ 1);
+        if (c.mask_sixteens && !c.dropped && w.first + KEYS <= part.length) find_mask_bits(s.bits, c, w, part, t);
+        else find_bits(s.bits, c, w, part, t);
+        __syncwarp();
+        if (is_first_lane()) {
+            barrier_arrive(shared_address(&s.bits_full[t.count % BIT_STAGES]));
+            t.count = t.count + 1;
+            if (t.count % (QUERIES / 64) == 0) t.i = t.i + 1;
+            if (t.i == w.count) t.i = 0, t.head = t.head + 1;
+        }
+    }
 }
 
 /* The same for number `turn` of the key tiles of a block, which has copied `base` tiles of rows before. The first tile of
@@ -278,62 +298,83 @@ MHA_DEVICE void put_dq(const mha_cuda_backward &c, const uint32_t (&x)[16], T *d
     }
 }
 
-/* S and dP of a tile of a sequence, 64 rows at a time, become weights and dS. */
+/* What lies behind the rows of a sequence is padding, or another sequence. */
+template <int D, int QUERIES, typename S> MHA_DEVICE void clear_padding(S &s, int stage, int q0, int who)
+{
+    int queries = ((const volatile part_of_sequence *)s.part)->queries;
+    if (q0 + QUERIES <= queries) return;
+    clear_rows<D, QUERIES>(shared_address(s.q[stage]), queries - q0);
+    clear_rows<D, QUERIES>(shared_address(s.d_out[stage]), queries - q0);
+    publish_shared();
+    group_sync(ALL + 1 + who, GROUP);
+}
+
+/* What a thread knows of the rows from `first` on and its keys, of which the first of its warp is `key`. */
+template <kind KIND>
+MHA_DEVICE facts_of_tile facts_at(const mha_cuda_backward &c, const volatile part_of_sequence &part, int batch, int head,
+                                  int first, int key, int first_key)
+{
+    int lane = threadIdx.x % 32, length = c.Tk, queries = c.Tq, offset = c.offset, left = c.left, right = c.right;
+    if (KIND >= SEQUENCES)
+        length = part.length, queries = part.queries, offset = part.offset, left = part.left, right = part.right;
+    float behind = (float)(first + lane % 4 * 2 - key - lane / 4);
+    bool there = key + lane / 4 < length, next = key + lane / 4 + 8 < length;
+    bool cut = first_key + KEYS > length || (KIND >= SEQUENCES && first + 64 > queries);
+    return {{there ? behind : -INFINITY, next ? behind - 8 : -INFINITY},
+            c.slopes ? c.slopes[batch * c.slope_batch + head * c.slope_head] * 1.44269504f : 0,
+            (float)offset,
+            (float)-right,
+            (float)-left,
+            queries - first - lane % 4 * 2,
+            cut || first_key + KEYS - 1 > first + right || first_key < first + 63 + left};
+}
+
+/* With options: S and dP of tile n, 64 rows at a time, become weights and dS. */
 template <typename T, int D, int QUERIES, kind KIND, typename S, typename WORK, typename F>
-MHA_DEVICE void meet_in_parts(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k, uint64_t v,
-                              uint32_t (&p)[QUERIES / 4], uint32_t (&ds)[QUERIES / 4], uint32_t n, int head, int q0, int who,
-                              F last_is_done)
+MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k, uint64_t v, uint32_t (&p)[QUERIES / 4],
+                     uint32_t (&ds)[QUERIES / 4], uint32_t n, int head, int q0, int who, F last_is_done)
 {
     const volatile part_of_sequence &part = *s.part;
-    int thread = threadIdx.x % GROUP, lane = thread % 32, first_key = w.first + who * 64 + thread / 32 * 16,
-        stage = n % S::STAGES;
-    uint32_t q = shared_address(s.q[stage]), d_out = shared_address(s.d_out[stage]);
-    if (q0 + QUERIES > part.queries) { /* behind them lies padding, or another sequence */
-        clear_rows<D, QUERIES>(q, part.queries - q0);
-        clear_rows<D, QUERIES>(d_out, part.queries - q0);
-        publish_shared();
-        group_sync(ALL + 1 + who, GROUP);
-    }
+    int thread = threadIdx.x % GROUP, lane = thread % 32, key = w.first + who * 64 + thread / 32 * 16, stage = n % S::STAGES;
+    bool bits = KIND == MAPS && (c.mask.data || c.dropped), tiles = KIND == MAPS && c.bias_stages;
+    if (KIND >= SEQUENCES) clear_padding<D, QUERIES>(s, stage, q0, who);
 #pragma unroll
     for (int half = 0; half < QUERIES / 64; half++) {
         float x[32], y[32];
         int first = q0 + 64 * half;
-        scores<T, D, 64, QUERIES>(x, k, factor(q + half * 64 * ROW_BYTES, 0));
+        scores<T, D, 64, QUERIES>(x, k, factor(shared_address(s.q[stage]) + half * 64 * ROW_BYTES, 0));
         if (half == 0) last_is_done();
-        scores<T, D, 64, QUERIES>(y, v, factor(d_out + half * 64 * ROW_BYTES, 0));
-        maps_of_tile maps = {w.batch, head, first, first_key, part.queries, part.length, {0, 0}, 0};
-        if (KIND == MAPS && (c.mask.data || c.dropped)) find_bits(maps, c);
-        products_wait<0>();
-        touch(x), touch(y);
-        float behind = (float)(first + lane % 4 * 2 - first_key - lane / 4);
-        bool there = first_key + lane / 4 < part.length, next = first_key + lane / 4 + 8 < part.length;
-        facts_of_tile t = {{there ? behind : -INFINITY, next ? behind - 8 : -INFINITY},
-                           c.slopes ? c.slopes[w.batch * c.slope_batch + head * c.slope_head] * 1.44269504f : 0,
-                           (float)part.offset,
-                           (float)-part.right,
-                           (float)-part.left,
-                           w.first + KEYS > part.length || first + 64 > part.queries ||
-                               w.first + KEYS - 1 > first + part.right || w.first < first + 63 + part.left};
-        const float *rows = s.rows[stage] + 64 * half;
-        auto meet = [&](auto cap, auto bits) {
-            meet_in_sequence<T, QUERIES, KIND, decltype(cap)::value, decltype(bits)::value>(
-                x, y, p + 16 * half, ds + 16 * half, c, rows, t, maps);
-        };
-        uint32_t count = n * (QUERIES / 64) + half;
-        if (KIND == MAPS && c.bias_stages) {
+        scores<T, D, 64, QUERIES>(y, v, factor(shared_address(s.d_out[stage]) + half * 64 * ROW_BYTES, 0));
+        facts_of_tile t = facts_at<KIND>(c, part, w.batch, head, first, key, w.first);
+        const float *rows = s.rows[stage] + 64 * half + lane % 4 * 2;
+        uint32_t count = n * (QUERIES / 64) + half, *own_p = p + 16 * half, *own_ds = ds + 16 * half;
+        maps_of_tile maps = {w, part, head, first, nullptr, 0};
+        if constexpr (KIND == MAPS)
+            maps.bits = s.bits[count % BIT_STAGES] + (who * 4 + thread / 32) * BIT_ROWS + lane % 4 * 2;
+        if (tiles) {
             int at = map_stage(count, c.bias_stages);
             barrier_wait(shared_address(&s.map_full[at]), map_parity(count, c.bias_stages));
             maps.bias = shared_address(s.maps) + at * (MHA_CUDA_MAP_BYTES / c.bias_stages);
         }
-        bool bits = KIND == MAPS && (c.mask.data || c.dropped);
-        if (c.cap != 0 && bits) meet(yes(), yes());
-        else if (c.cap != 0) meet(yes(), no());
-        else if (bits) meet(no(), yes());
-        else meet(no(), no());
-        if (KIND == MAPS && c.bias_stages) {
-            __syncwarp();
-            if (lane == 0) barrier_arrive(shared_address(&s.map_empty[map_stage(count, c.bias_stages)]));
+        if (bits) barrier_wait(shared_address(&s.bits_full[count % BIT_STAGES]), count / BIT_STAGES % 2);
+        if (c.cap != 0) {
+            products_wait<0>();
+            touch(x), touch(y);
+            if (bits) meet_with_cap<T, QUERIES, KIND, KIND == MAPS>(x, y, own_p, own_ds, c, rows, t, maps);
+            else meet_with_cap<T, QUERIES, KIND, false>(x, y, own_p, own_ds, c, rows, t, maps);
+        } else {
+            products_wait<1>();
+            touch(x);
+            if (bits) weigh<T, QUERIES, KIND, KIND == MAPS>(x, c, rows, t, maps);
+            else weigh<T, QUERIES, KIND, false>(x, c, rows, t, maps);
+            products_wait<0>();
+            touch(y);
+            if (bits) grow<T, QUERIES, KIND, KIND == MAPS>(x, y, own_p, own_ds, c, rows, maps);
+            else grow<T, QUERIES, KIND, false>(x, y, own_p, own_ds, c, rows, maps);
         }
+        __syncwarp();
+        if (tiles && lane == 0) barrier_arrive(shared_address(&s.map_empty[map_stage(count, c.bias_stages)]));
+        if (bits && lane == 0) barrier_arrive(shared_address(&s.bits_empty[count % BIT_STAGES]));
     }
 }
 
@@ -420,29 +461,10 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
             products_wait<1>();
             touch(dk);
             keep(ds);
-            if (n > 0 && thread == 0) barrier_arrive(shared_address(&s.empty[(at - 1) % STAGES]));
+            if (n > 0 && lane == 0) barrier_arrive(shared_address(&s.empty[(at - 1) % STAGES]));
         };
-        if constexpr (KIND >= SEQUENCES) {
-            meet_in_parts<T, D, QUERIES, KIND>(s, c, w, k, v, p, ds, n, head, q0, who, last_is_done);
-        } else if (KIND == OPTIONS) {
-            float slope = c.slopes ? c.slopes[w.batch * c.slope_batch + head * c.slope_head] * 1.44269504f : 0;
-#pragma unroll
-            for (int half = 0; half < QUERIES / 64; half++) {
-                float x[32], y[32];
-                int first = q0 + 64 * half;
-                scores<T, D, 64, QUERIES>(x, k, factor(shared_address(s.q[stage]) + half * 64 * ROW_BYTES, 0));
-                if (half == 0) last_is_done();
-                scores<T, D, 64, QUERIES>(y, v, factor(shared_address(s.d_out[stage]) + half * 64 * ROW_BYTES, 0));
-                products_wait<0>();
-                touch(x), touch(y);
-                bool hidden = tail || w.first + KEYS - 1 > first + c.right || w.first < first + 63 + c.left;
-                float ahead = (float)(first + lane % 4 * 2 + c.offset - key);
-                options_of_tile t = {
-                    {key < c.Tk ? ahead : -INFINITY, key + 8 < c.Tk ? ahead - 8 : -INFINITY}, slope, hidden};
-                if (c.cap != 0)
-                    meet_with_options<T, QUERIES, true>(x, y, p + 16 * half, ds + 16 * half, c, rows + 64 * half, t);
-                else meet_with_options<T, QUERIES, false>(x, y, p + 16 * half, ds + 16 * half, c, rows + 64 * half, t);
-            }
+        if constexpr (KIND >= OPTIONS) {
+            meet<T, D, QUERIES, KIND>(s, c, w, k, v, p, ds, n, head, q0, who, last_is_done);
         } else {
             float x[QUERIES / 2], y[QUERIES / 2];
             scores<T, D, QUERIES>(x, k, factor(shared_address(s.q[stage]), 0));
@@ -525,7 +547,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
         touch(dk), touch(dq);
         keep(ds);
         if (WAY == ORDERED) {
-            if (thread == 0) barrier_arrive(shared_address(&s.empty[last % STAGES]));
+            if (lane == 0) barrier_arrive(shared_address(&s.empty[last % STAGES]));
             if (lane == 0) barrier_arrive(shared_address(&s.ds_empty[last % 2]));
         }
         send_dq(dq);
@@ -571,13 +593,15 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
         barrier_make(shared_address(&s.keys_empty), CONSUMERS);
         for (int i = 0; i < STAGES; i++) {
             barrier_make(shared_address(&s.full[i]), 1);
-            barrier_make(shared_address(&s.empty[i]), CONSUMERS);
+            barrier_make(shared_address(&s.empty[i]), CONSUMERS * GROUP / 32);
         }
         for (int i = 0; i < 2; i++) {
             barrier_make(shared_address(&s.ds_full[i]), CONSUMERS * GROUP / 32);
             barrier_make(shared_address(&s.ds_empty[i]), CONSUMERS * GROUP / 32);
             barrier_make(shared_address(&s.map_full[i]), 1);
             barrier_make(shared_address(&s.map_empty[i]), CONSUMERS * GROUP / 32);
+            barrier_make(shared_address(&s.bits_full[i]), BIT_FINDERS / 32);
+            barrier_make(shared_address(&s.bits_empty[i]), CONSUMERS * GROUP / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         publish_shared();
@@ -612,7 +636,8 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
         if (threadIdx.x < GROUP) {
             registers_give<24>();
             if (threadIdx.x == 0) copy_all<T, D, QUERIES, KIND, volatile work>(s, c, s.own);
-            if (KIND == MAPS && threadIdx.x == 32) copy_maps<QUERIES>(s, c, s.own);
+            if constexpr (KIND == MAPS)
+                if (threadIdx.x >= GROUP - BIT_FINDERS && (c.mask.data || c.dropped) && w.count) find_all_bits<QUERIES>(s, c, s.own);
         } else {
             registers_take<240>();
             compute_all<T, D, QUERIES, KIND, INTEGERS, volatile work>(s, c, s.own, threadIdx.x / GROUP - 1, 0, 0);

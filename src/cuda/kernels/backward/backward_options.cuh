@@ -7,110 +7,129 @@
 namespace
 {
 
-/* What a thread of the kernels with options knows of a tile: how far its first row stands before the first of its keys and
- * before the one 8 after it, and the slope. */
-struct options_of_tile {
-    float ahead[2], slope; /* -infinity for keys that are not there */
-    bool hidden;           /* some of it */
-};
-
-/* Element i of a tile, whose product is x: its weight, and by what it goes on to dS: the slope of the cap. */
-struct element {
-    float weight, capped;
-};
-
-template <bool CAP>
-MHA_DEVICE element weigh_with_options(const mha_cuda_backward &c, const options_of_tile &t, int i, float x, float lse)
-{
-    float s = x * c.scale_log2, by = 1, distance = t.ahead[i / 2 % 2] + (i / 4 * 8 + i % 2);
-    if (CAP) {
-        float r = inverse_fast(1 + exp2_fast(x * c.cap_inverse));
-        s = fmaf(c.cap_twice, r, fmaf(x, 0.0f, c.cap)); /* NaN if the product overflowed, which the cap would cover */
-        by = 4 * r * (1 - r);
-    }
-    float weight = exp2_fast(fmaf(-t.slope, fabsf(distance), s) - lse);
-    if (t.hidden && !(distance >= c.nearest && distance <= c.farthest)) weight = 0;
-    return {weight, weight * by};
-}
-
-/* Products x = S and y = dP of 64 rows become weights p and dS. */
-template <typename T, int QUERIES, bool CAP>
-MHA_DEVICE void meet_with_options(const float (&x)[32], const float (&y)[32], uint32_t *p, uint32_t *ds,
-                                  const mha_cuda_backward &c, const float *rows, const options_of_tile &t)
-{
-    rows += threadIdx.x % 4 * 2;
-#pragma unroll
-    for (int b = 0; b < 8; b++) {
-        float2 lse = *(const float2 *)(rows + LSE * QUERIES + 8 * b), delta = *(const float2 *)(rows + DELTA * QUERIES + 8 * b);
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            int at = 4 * b + 2 * i;
-            element even = weigh_with_options<CAP>(c, t, at, x[at], lse.x);
-            element odd = weigh_with_options<CAP>(c, t, at + 1, x[at + 1], lse.y);
-            p[2 * b + i] = pack<T>(even.weight, odd.weight);
-            ds[2 * b + i] = pack<T>(even.capped * (y[at] - delta.x), odd.capped * (y[at + 1] - delta.y));
-        }
-    }
-}
-
-/* The same of a tile of a sequence: how far its first row stands behind the first of the thread's keys and behind the one 8
+/* What a thread knows of a tile of 64 rows: how far its first row stands behind the first of its keys and behind the one 8
  * after it, in their sequence; and how far visible ones do. */
 struct facts_of_tile {
     float behind[2]; /* -infinity for keys that are not there */
     float slope, offset, nearest, farthest;
+    int rows;    /* from the thread's first on; behind them is padding, whose bias may be anything */
     bool hidden; /* some of it */
 };
 
-/* `add`: what is added to the score, in units of log 2. */
-template <bool CAP>
-MHA_DEVICE element weigh_in_sequence(const mha_cuda_backward &c, const facts_of_tile &t, int i, float x, float add,
-                                     float lse)
+/* How far row 8 (i / 4) + i % 2 of a thread stands behind key i / 2 % 2 * 8. */
+MHA_DEVICE float behind_of(const facts_of_tile &t, int i) { return t.behind[i / 2 % 2] + (i / 4 * 8 + i % 2); }
+
+/* Whether position does not hide it. */
+MHA_DEVICE bool is_near(const facts_of_tile &t, int i)
 {
-    float s = fmaf(x, c.scale_log2, add), by = 1, behind = t.behind[i / 2 % 2] + (i / 4 * 8 + i % 2);
-    if (CAP) {
-        float r = inverse_fast(1 + exp2_fast(x * c.cap_inverse));
-        s = fmaf(c.cap_twice, r, fmaf(x, 0.0f, c.cap)) + add; /* NaN if the product overflowed */
-        by = 4 * r * (1 - r);
-    }
-    float weight = exp2_fast(fmaf(-t.slope, fabsf(behind + t.offset), s) - lse);
-    /* Rows of padding, whose bias may be anything, have an lse of infinity. */
-    if (t.hidden && !(behind >= t.nearest && behind <= t.farthest && lse != INFINITY)) weight = 0;
-    return {weight, by};
+    float behind = behind_of(t, i);
+    return behind >= t.nearest && behind <= t.farthest && i / 4 * 8 + i % 2 < t.rows;
 }
 
-/* Products x = S and y = dP of 64 rows become weights p and dS. BITS: there is a mask or dropout. */
-template <typename T, int QUERIES, kind KIND, bool CAP, bool BITS>
-MHA_DEVICE void meet_in_sequence(const float (&x)[32], const float (&y)[32], uint32_t *p, uint32_t *ds,
-                                 const mha_cuda_backward &c, const float *rows, const facts_of_tile &t,
-                                 const maps_of_tile &maps)
+template <typename T>
+MHA_DEVICE uint32_t pack_kept(float even, float odd, const uint32_t (&bits)[2], int i)
 {
-    int lane = threadIdx.x % 32;
-    rows += lane % 4 * 2;
+    return pack<T>(bits[0] >> (KEPT + 8 * i) & 1 ? even : 0, bits[1] >> (KEPT + 8 * i) & 1 ? odd : 0);
+}
+
+/* Products x = S of 64 rows become weights. Each step has all of them, so that a step with a choice, such as the
+ * type of a bias, is chosen once. BITS: there is a mask or dropout. */
+template <typename T, int QUERIES, kind KIND, bool BITS>
+MHA_DEVICE void weigh(float (&x)[32], const mha_cuda_backward &c, const float *rows, const facts_of_tile &t,
+                      const maps_of_tile &maps)
+{
+    bool bias = KIND == MAPS && c.bias.data, plain = !bias && t.slope == 0;
+    if (bias) add_bias(x, c, maps);
+    else if (!plain) {
+#pragma unroll
+        for (int i = 0; i < 32; i++) x[i] *= c.scale_log2;
+    }
+    if (t.slope != 0) {
+#pragma unroll
+        for (int i = 0; i < 32; i++) x[i] = fmaf(-t.slope, fabsf(behind_of(t, i) + t.offset), x[i]);
+    }
+    float scale = plain ? c.scale_log2 : 1;
+#pragma unroll
+    for (int b = 0; b < 8; b++) {
+        float2 lse = *(const float2 *)(rows + LSE * QUERIES + 8 * b);
+#pragma unroll
+        for (int i = 4 * b; i < 4 * b + 4; i++) x[i] = exp2_fast(fmaf(x[i], scale, -(i % 2 ? lse.y : lse.x)));
+    }
+    if (t.hidden) {
+#pragma unroll
+        for (int i = 0; i < 32; i++)
+            if (!is_near(t, i)) x[i] = 0;
+    }
+    if (!BITS) return;
+#pragma unroll
+    for (int b = 0; b < 8; b++) {
+        uint32_t bits[2];
+        bits_of_rows(bits, maps, b);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (!(bits[i % 2] >> (VISIBLE + i / 2 * 8) & 1)) x[4 * b + i] = 0;
+    }
+}
+
+/* They become p, and with products y = dP dS. */
+template <typename T, int QUERIES, kind KIND, bool BITS>
+MHA_DEVICE void grow(const float (&weight)[32], const float (&y)[32], uint32_t *p, uint32_t *ds, const mha_cuda_backward &c,
+                     const float *rows, const maps_of_tile &maps)
+{
+#pragma unroll
+    for (int b = 0; b < 8; b++) {
+        float2 delta = *(const float2 *)(rows + DELTA * QUERIES + 8 * b);
+        float all[4];
+        uint32_t bits[2] = {~0u, ~0u};
+        if (BITS) bits_of_rows(bits, maps, b);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float own = y[4 * b + i], less = i % 2 ? delta.y : delta.x;
+            if (BITS && !(bits[i % 2] >> (KEPT + i / 2 * 8) & 1)) own = 0;
+            all[i] = weight[4 * b + i] * (KIND == MAPS ? fmaf(own, c.kept, -less) : own - less);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const float *own = weight + 4 * b + 2 * i;
+            p[2 * b + i] = BITS ? pack_kept<T>(own[0], own[1], bits, i) : pack<T>(own[0], own[1]);
+            ds[2 * b + i] = pack<T>(all[2 * i], all[2 * i + 1]);
+        }
+        if (KIND == MAPS && c.dbias.data) put_bias(all, c, maps, b);
+    }
+}
+
+/* With a softcap, of which dS needs the slope: both at once. */
+template <typename T, int QUERIES, kind KIND, bool BITS>
+MHA_DEVICE void meet_with_cap(const float (&x)[32], const float (&y)[32], uint32_t *p, uint32_t *ds,
+                              const mha_cuda_backward &c, const float *rows, const facts_of_tile &t, const maps_of_tile &maps)
+{
 #pragma unroll
     for (int b = 0; b < 8; b++) {
         float2 lse = *(const float2 *)(rows + LSE * QUERIES + 8 * b), delta = *(const float2 *)(rows + DELTA * QUERIES + 8 * b);
-        float add[4] = {0, 0, 0, 0}, grow[4];
+        float add[4] = {0, 0, 0, 0}, weight[4], all[4], capped[4];
         uint32_t bits[2] = {~0u, ~0u};
         if (KIND == MAPS) bias_of_rows(add, c, maps, b);
         if (BITS) bits_of_rows(bits, maps, b);
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            int at = 4 * b + 2 * i;
-            element even = weigh_in_sequence<CAP>(c, t, at, x[at], add[2 * i], lse.x);
-            element odd = weigh_in_sequence<CAP>(c, t, at + 1, x[at + 1], add[2 * i + 1], lse.y);
-            float grow_even = y[at], grow_odd = y[at + 1], kept_even, kept_odd;
-            if (BITS && !(bits[0] >> (VISIBLE + 8 * i) & 1)) even.weight = 0;
-            if (BITS && !(bits[1] >> (VISIBLE + 8 * i) & 1)) odd.weight = 0;
-            kept_even = even.weight, kept_odd = odd.weight;
-            if (BITS && !(bits[0] >> (KEPT + 8 * i) & 1)) kept_even = grow_even = 0;
-            if (BITS && !(bits[1] >> (KEPT + 8 * i) & 1)) kept_odd = grow_odd = 0;
-            p[2 * b + i] = pack<T>(kept_even, kept_odd);
-            grow_even = KIND == MAPS ? fmaf(grow_even, c.kept, -delta.x) : grow_even - delta.x;
-            grow_odd = KIND == MAPS ? fmaf(grow_odd, c.kept, -delta.y) : grow_odd - delta.y;
-            grow[2 * i] = even.weight * grow_even, grow[2 * i + 1] = odd.weight * grow_odd;
-            ds[2 * b + i] = pack<T>(grow[2 * i] * even.capped, grow[2 * i + 1] * odd.capped);
+        for (int i = 0; i < 4; i++) {
+            float own = x[4 * b + i], last = i % 2 ? lse.y : lse.x, r = inverse_fast(1 + exp2_fast(own * c.cap_inverse));
+            /* NaN if the product overflowed, which the cap would cover */
+            float s = fmaf(c.cap_twice, r, fmaf(own, 0.0f, c.cap)) + add[i], grown = y[4 * b + i];
+            weight[i] = exp2_fast(fmaf(-t.slope, fabsf(behind_of(t, 4 * b + i) + t.offset), s) - last);
+            if (t.hidden && !is_near(t, 4 * b + i)) weight[i] = 0;
+            if (BITS && !(bits[i % 2] >> (VISIBLE + i / 2 * 8) & 1)) weight[i] = 0;
+            if (BITS && !(bits[i % 2] >> (KEPT + i / 2 * 8) & 1)) grown = 0;
+            float less = i % 2 ? delta.y : delta.x;
+            all[i] = weight[i] * (KIND == MAPS ? fmaf(grown, c.kept, -less) : grown - less);
+            capped[i] = all[i] * (4 * r * (1 - r));
         }
-        if (KIND == MAPS && c.dbias.data) put_bias(grow, c, maps, b);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            p[2 * b + i] = BITS ? pack_kept<T>(weight[2 * i], weight[2 * i + 1], bits, i)
+                                : pack<T>(weight[2 * i], weight[2 * i + 1]);
+            ds[2 * b + i] = pack<T>(capped[2 * i], capped[2 * i + 1]);
+        }
+        if (KIND == MAPS && c.dbias.data) put_bias(all, c, maps, b);
     }
 }
 
