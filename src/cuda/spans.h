@@ -28,6 +28,6 @@ typedef struct mha_cuda_spans {
 
 enum { MHA_CUDA_SPAN_THREADS = 256 };       /* of a block of the kernel that finds spans */
 enum { MHA_CUDA_MAP_BYTES = 64 * 128 * 4 }; /* shared memory of a warpgroup for tiles of bias */
-enum { MHA_CUDA_BIT_BYTES = 2 * 8 * 68 * 4 }; /* of a block for the bits of masks and dropout, backward */
+enum { MHA_CUDA_BIT_BYTES = 2 * (8 * 68 * 4 + 64 * 128) }; /* of a block for masks and bits, backward */
 
 #endif

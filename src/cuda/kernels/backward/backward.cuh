@@ -36,6 +36,7 @@ template <typename T, int D, int QUERIES, kind KIND> struct shared_memory {
     alignas(1024) T ds[2][QUERIES * KEYS];
     alignas(1024) unsigned char maps[KIND == MAPS ? MHA_CUDA_MAP_BYTES : 1]; /* tiles of bias, 64 rows each */
     alignas(128) float rows[STAGES][ROW_KINDS * QUERIES];
+    alignas(16) unsigned char masks[KIND == MAPS ? BIT_STAGES : 1][KIND == MAPS ? 64 * KEYS : 1];
     alignas(8) uint32_t bits[KIND == MAPS ? BIT_STAGES : 1][KIND == MAPS ? BIT_SIXTEENS * BIT_ROWS : 2];
     alignas(8) uint64_t keys_full, full[STAGES], empty[STAGES], ds_full[2], ds_empty[2], keys_empty, map_full[2],
         map_empty[2], bits_full[BIT_STAGES], bits_empty[BIT_STAGES];
@@ -164,26 +165,65 @@ MHA_DEVICE void copy_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_b
         }
 }
 
-/* Other warps find what masks and dropout do to the tiles. They have few registers. */
+/* Other warps find what masks and dropout do to the tiles, one after another. They have few registers. */
+template <int QUERIES> MHA_DEVICE void go_to_first(volatile place_of_bits &t, const mha_cuda_backward &c, const volatile work &w)
+{
+    if (is_first_lane()) t.count = t.i = 0, t.head = w.head * (c.H / c.G), t.row = tile_at(w, 0) * QUERIES;
+    __syncwarp();
+}
+
+template <int QUERIES> MHA_DEVICE void go_to_next(volatile place_of_bits &t, const volatile work &w)
+{
+    __syncwarp();
+    if (is_first_lane()) {
+        t.count = t.count + 1;
+        if (t.count % (QUERIES / 64) == 0) t.i = t.i + 1;
+        if (t.i == w.count) t.i = 0, t.head = t.head + 1;
+        t.row = tile_at(w, t.i) * QUERIES + t.count % (QUERIES / 64) * 64;
+    }
+    __syncwarp();
+}
+
+MHA_DEVICE bool is_there(const volatile place_of_bits &t, const mha_cuda_backward &c, const volatile work &w)
+{
+    return t.head * c.G < (w.head + 1) * c.H;
+}
+
+template <typename S> MHA_DEVICE void await_bits(S &s, int count)
+{
+    barrier_wait(shared_address(&s.bits_empty[count % BIT_STAGES]), count / BIT_STAGES % 2 ^ 1);
+}
+
+template <typename S> MHA_DEVICE void give_bits(S &s, int count)
+{
+    __syncwarp();
+    if (is_first_lane()) barrier_arrive(shared_address(&s.bits_full[count % BIT_STAGES]));
+}
+
 template <int QUERIES, typename S> MHA_DEVICE void find_all_bits(S &s, const mha_cuda_backward &c, const volatile work &w)
 {
     const volatile part_of_sequence &part = *s.part;
     volatile place_of_bits &t = s.found[(threadIdx.x - (GROUP - BIT_FINDERS)) / 32];
-    if (is_first_lane()) t.count = t.i = 0, t.head = w.head * (c.H / c.G);
-    for (;;) {
-        if (is_first_lane()) t.row = tile_at(w, t.i) * QUERIES + t.count % (QUERIES / 64) * 64;
-        __syncwarp();
-        if (t.head * c.G >= (w.head + 1) * c.H) break;
-        barrier_wait(shared_address(&s.bits_empty[t.count % BIT_STAGES]), t.count / BIT_STAGES % 2 ^ 1);
-        if (c.mask_sixteens && !c.dropped && w.first + KEYS <= part.length) find_mask_bits(s.bits, c, w, part, t);
-        else find_bits(s.bits, c, w, part, t);
-        __syncwarp();
-        if (is_first_lane()) {
-            barrier_arrive(shared_address(&s.bits_full[t.count % BIT_STAGES]));
-            t.count = t.count + 1;
-            if (t.count % (QUERIES / 64) == 0) t.i = t.i + 1;
-            if (t.i == w.count) t.i = 0, t.head = t.head + 1;
+    go_to_first<QUERIES>(t, c, w);
+    if (!has_whole_masks(c, w, part)) {
+        for (; is_there(t, c, w); go_to_next<QUERIES>(t, w)) {
+            await_bits(s, t.count);
+            find_bits(s.bits, c, w, part, t);
+            give_bits(s, t.count);
         }
+        return;
+    }
+    for (bool more = true; more;) {
+        int last = t.count - 1;
+        more = is_there(t, c, w);
+        if (more) fetch_mask(shared_address(s.masks[t.count % BIT_STAGES]), c, w, part, t);
+        asm volatile("cp.async.commit_group;" ::: "memory");
+        go_to_next<QUERIES>(t, w);
+        if (last < 0) continue;
+        asm volatile("cp.async.wait_group 1;" ::: "memory");
+        await_bits(s, last);
+        find_mask_bits(s.bits[last % BIT_STAGES], s.masks[last % BIT_STAGES]);
+        give_bits(s, last);
     }
 }
 

@@ -76,18 +76,18 @@ MHA_DEVICE uint32_t visible_bits(const mha_cuda_backward &c, const uint8_t *from
     return bits;
 }
 
-/* Four neighbouring keys have one draw. What is the same for all of them is computed anew, for want of registers. */
+/* Four neighbouring keys have one draw. */
 MHA_DEVICE uint32_t kept_bits(const mha_cuda_backward &c, const volatile work &w, const volatile place_of_bits &t, int at)
 {
-    uint32_t bits = 0;
-#pragma unroll 1
-    for (int n = 0; n < 16; n += 4) {
-        uint64_t stream = c.stream + (uint64_t)w.batch;
-        uint32_t x[4] = {(uint32_t)(w.first + at % BIT_SIXTEENS * 16 + n) / 4, (uint32_t)(t.row + at / BIT_SIXTEENS), (uint32_t)t.head,
-                         (uint32_t)stream};
-        philox(x, c.seed + (stream >> 32) * 0x9E3779B97F4A7C15ull);
+    uint32_t bits = 0, dropped = (uint32_t)c.dropped, row = t.row + at / BIT_SIXTEENS, head = t.head,
+             four = (uint32_t)(w.first + at % BIT_SIXTEENS * 16) / 4;
+    uint64_t stream = c.stream + (uint64_t)w.batch, key = c.seed + (stream >> 32) * 0x9E3779B97F4A7C15ull;
 #pragma unroll
-        for (int k = 0; k < 4; k++) bits |= (x[k] >= c.dropped ? 1u : 0u) << (n + k);
+    for (int n = 0; n < 16; n += 4) {
+        uint32_t x[4] = {four + n / 4, row, head, (uint32_t)stream};
+        philox(x, key);
+#pragma unroll
+        for (int k = 0; k < 4; k++) bits |= x[k] >= dropped ? 1u << (n + k) : 0;
     }
     return bits;
 }
@@ -109,20 +109,31 @@ MHA_DEVICE void find_bits(bits_of_tile *to, const mha_cuda_backward &c, const vo
     }
 }
 
-/* The same where whole tiles of a mask can be read 16 keys at a time and nothing is dropped: two reads are under way at a time. */
-MHA_DEVICE void find_mask_bits(bits_of_tile *to, const mha_cuda_backward &c, const volatile work &w,
-                               const volatile part_of_sequence &part, const volatile place_of_bits &t)
+/* Whether tiles of a mask are all that there is, and can be read 16 keys at a time. They are fetched while the bits of the tile
+ * before are found; a thread finds those of what it has fetched. */
+MHA_DEVICE bool has_whole_masks(const mha_cuda_backward &c, const volatile work &w, const volatile part_of_sequence &part)
 {
-    enum { COUNT = 64 * BIT_SIXTEENS };
+    return c.mask_sixteens && !c.dropped && w.first + KEYS <= part.length;
+}
+
+MHA_DEVICE void fetch_mask(uint32_t to, const mha_cuda_backward &c, const volatile work &w, const volatile part_of_sequence &part,
+                           const volatile place_of_bits &t)
+{
     const uint8_t *from = (const uint8_t *)c.mask.data + place(c.mask, w.batch, t.head, 0, w.first);
 #pragma unroll 1
-    for (int at = threadIdx.x - (GROUP - BIT_FINDERS); at < COUNT; at += 2 * BIT_FINDERS) {
-        int next = min(at + BIT_FINDERS, COUNT - 1), last = part.queries - 1;
-        uint4 x = *(const uint4 *)(from + min(t.row + at / BIT_SIXTEENS, last) * c.mask.stride[2] + at % BIT_SIXTEENS * 16);
-        uint4 y = *(const uint4 *)(from + min(t.row + next / BIT_SIXTEENS, last) * c.mask.stride[2] + next % BIT_SIXTEENS * 16);
-        put_bits(to, t, at, bits_of_sixteen(x) | 0xffffu << KEPT);
-        put_bits(to, t, next, bits_of_sixteen(y) | 0xffffu << KEPT);
+    for (int at = threadIdx.x - (GROUP - BIT_FINDERS); at < 64 * BIT_SIXTEENS; at += BIT_FINDERS) {
+        int row = min(t.row + at / BIT_SIXTEENS, part.queries - 1);
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + at * 16),
+                     "l"(from + row * c.mask.stride[2] + at % BIT_SIXTEENS * 16)
+                     : "memory");
     }
+}
+
+MHA_DEVICE void find_mask_bits(uint32_t *to, const unsigned char *from)
+{
+#pragma unroll 1
+    for (int at = threadIdx.x - (GROUP - BIT_FINDERS); at < 64 * BIT_SIXTEENS; at += BIT_FINDERS)
+        to[at % BIT_SIXTEENS * BIT_ROWS + at / BIT_SIXTEENS] = bits_of_sixteen(*(const uint4 *)(from + at * 16)) | 0xffffu << KEPT;
 }
 
 /* Of the thread's two rows from 8 b on, beginning with its key. */
