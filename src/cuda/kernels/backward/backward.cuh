@@ -196,8 +196,7 @@ template <typename S> MHA_DEVICE void await_bits(S &s, int count)
 
 template <typename S> MHA_DEVICE void give_bits(S &s, int count)
 {
-    __syncwarp();
-    if (is_first_lane()) barrier_arrive(shared_address(&s.bits_full[count % BIT_STAGES]));
+    barrier_arrive(shared_address(&s.bits_full[count % BIT_STAGES]));
 }
 
 template <int QUERIES, typename S> MHA_DEVICE void find_all_bits(S &s, const mha_cuda_backward &c, const volatile work &w)
@@ -412,9 +411,9 @@ MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k
             if (bits) grow<T, QUERIES, KIND, KIND == MAPS>(x, y, own_p, own_ds, c, rows, maps);
             else grow<T, QUERIES, KIND, false>(x, y, own_p, own_ds, c, rows, maps);
         }
+        if (bits) barrier_arrive(shared_address(&s.bits_empty[count % BIT_STAGES]));
         __syncwarp();
         if (tiles && lane == 0) barrier_arrive(shared_address(&s.map_empty[map_stage(count, c.bias_stages)]));
-        if (bits && lane == 0) barrier_arrive(shared_address(&s.bits_empty[count % BIT_STAGES]));
     }
 }
 
@@ -640,8 +639,8 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
             barrier_make(shared_address(&s.ds_empty[i]), CONSUMERS * GROUP / 32);
             barrier_make(shared_address(&s.map_full[i]), 1);
             barrier_make(shared_address(&s.map_empty[i]), CONSUMERS * GROUP / 32);
-            barrier_make(shared_address(&s.bits_full[i]), BIT_FINDERS / 32);
-            barrier_make(shared_address(&s.bits_empty[i]), CONSUMERS * GROUP / 32);
+            barrier_make(shared_address(&s.bits_full[i]), BIT_FINDERS);
+            barrier_make(shared_address(&s.bits_empty[i]), CONSUMERS * GROUP);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         publish_shared();
