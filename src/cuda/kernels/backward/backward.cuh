@@ -654,12 +654,12 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
     wait_for_last();
     if constexpr (WAY == ORDERED) {
         if (threadIdx.x < GROUP) {
-            registers_give<24>();
+            registers_give<FEW>();
             if (threadIdx.x == 0)
                 in_order<T, D, QUERIES, KIND>(
                     c, [&](const work &w, uint32_t base, int turn) { copy_turn(s, c, w, base, turn); });
         } else {
-            registers_take<240>();
+            registers_take<MANY>();
             in_order<T, D, QUERIES, KIND>(c, [&](const work &w, uint32_t base, int turn) {
                 compute_all<T, D, QUERIES, KIND, ORDERED>(s, c, w, threadIdx.x / GROUP - 1, base, turn);
             });
@@ -673,21 +673,21 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
         if (threadIdx.x == 0) s.own = w;
         __syncthreads();
         if (threadIdx.x < GROUP) {
-            registers_give<24>();
+            registers_give<FEW>();
             if (threadIdx.x == 0) copy_all<T, D, QUERIES, KIND, volatile work>(s, c, s.own);
             if constexpr (KIND == MAPS)
                 if (threadIdx.x >= GROUP - BIT_FINDERS && (c.mask.data || c.dropped) && w.count) find_all_bits<QUERIES>(s, c, s.own);
         } else {
-            registers_take<240>();
+            registers_take<MANY>();
             compute_all<T, D, QUERIES, KIND, INTEGERS, volatile work>(s, c, s.own, threadIdx.x / GROUP - 1, 0, 0);
         }
         return;
     }
     if (threadIdx.x < GROUP) {
-        registers_give<24>();
+        registers_give<FEW>();
         if (threadIdx.x == 0) copy_all(s, c, w);
     } else {
-        registers_take<240>();
+        registers_take<MANY>();
         compute_all<T, D, QUERIES, KIND, INTEGERS>(s, c, w, threadIdx.x / GROUP - 1, 0, 0);
     }
 }

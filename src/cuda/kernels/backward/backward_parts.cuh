@@ -15,6 +15,10 @@ namespace
 {
 
 enum { GROUP = 128, CONSUMERS = 2, KEYS = 128, ALL = 1 };
+
+/* Registers of a thread of the warpgroup that copies, and of one that computes. With more than a block has, it would wait for ever. */
+enum { FEW = 24, MANY = 240 };
+static_assert(FEW + CONSUMERS * MANY <= 504, "more registers than a block of three warpgroups has");
 enum { LSE, DELTA, POWER, ROW_KINDS };
 enum { BOUND_KEYS = 512 }; /* keys of a partial bound */
 
