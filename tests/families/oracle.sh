@@ -23,10 +23,12 @@ count() {
     passed=$((passed + ${1:-0})) failed=$((failed + ${2:-1}))
 }
 # One process writes all folders: to import the library takes as long as twenty models.
-while read -r folder arguments; do echo "$work/$folder --seed $seed --sample ${MHA_SAMPLE:-1} $arguments"; done <<end >"$work/runs"
+# The spelling of version 4 is for half of the families, others in each run.
+sample=${MHA_SAMPLE:-1}
+while read -r folder arguments; do echo "$work/$folder --seed $seed --sample $sample $arguments"; done <<end >"$work/runs"
 five
 base --base --sample 4
-four --spelling 4 --shards
+four --spelling 4 --shards --sample $((2 * sample))
 bfloat16 --dtype bfloat16 --only gpt2,llama,gemma3,gpt_oss,bert,t5,pegasus,whisper,vit
 float16 --dtype float16 --spelling 4 --only opt,qwen3,phi3,mixtral,modernbert,marian,m2m_100,dinov2
 end

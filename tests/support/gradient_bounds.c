@@ -247,7 +247,7 @@ void gradients_solve(gradients *g)
     s.ds = array(c->B * c->H * c->Tq * c->Tk, sizeof *s.ds);
     s.scale = isnan(p->ref.scale) ? 1 / sqrt((double)c->D) : fabs(p->ref.scale);
     s.share = c->G ? (double)(c->H / c->G) : 1;
-    bool half = p->engine && p->q.view.type == MHA_FLOAT16 && g->dout.view.type == MHA_FLOAT16;
+    bool half = p->tensor_cores && g->dout.view.type == MHA_FLOAT16;
     bool brief = p->engine && g->dout.view.type == MHA_BFLOAT16;
     s.rounded = brief ? 0x1.02p-8 : half ? 0x1.02p-11 : 0;
     s.coarse = half ? 0x1p-25 : 0;

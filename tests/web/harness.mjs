@@ -53,6 +53,7 @@ function print(failures) {
 
 export async function test(name, run, always = false) {
   if (!always && words.length && !words.some((word) => name.includes(word))) return;
+  const start = Date.now();
   let failures = await failuresOf(run);
   for (let left = again; failures.length && left > 0; left--) {
     console.log(`  ?     ${name} failed and is tried again`);
@@ -60,7 +61,8 @@ export async function test(name, run, always = false) {
     failures = await failuresOf(run);
   }
   print(failures);
-  console.log(failures.length ? `FAILED  ${name}` : `  ok    ${name}`);
+  const seconds = Math.round((Date.now() - start) / 1000), took = seconds < 5 ? '' : `, ${seconds} s`;
+  console.log(`${failures.length ? 'FAILED' : '  ok  '}  ${name}${took}`);
   if (failures.length) failed++;
   else passed++;
 }

@@ -1,0 +1,228 @@
+/* The work of a block of backward.cuh, what its warps share, and the warpgroup that copies: one thread brings tiles, three warps find
+ * what masks and dropout do to them. */
+#ifndef MHA_CUDA_BACKWARD_COPIES_CUH
+#define MHA_CUDA_BACKWARD_COPIES_CUH
+
+#include "backward_maps.cuh"
+
+namespace
+{
+
+template <typename T, int D, int QUERIES, kind KIND> struct shared_memory {
+    enum { STAGES = KIND == MAPS ? 2 : 3 };
+    alignas(1024) T k[KEYS * D];
+    alignas(1024) T v[KEYS * D];
+    alignas(1024) T q[STAGES][QUERIES * D];
+    alignas(1024) T d_out[STAGES][QUERIES * D];
+    alignas(1024) T ds[2][QUERIES * KEYS];
+    alignas(1024) unsigned char maps[KIND == MAPS ? MHA_CUDA_MAP_BYTES : 1]; /* tiles of bias, 64 rows each */
+    alignas(128) float rows[STAGES][ROW_KINDS * QUERIES];
+    alignas(16) unsigned char masks[KIND == MAPS ? BIT_STAGES : 1][KIND == MAPS ? 64 * KEYS : 1];
+    alignas(8) uint32_t bits[KIND == MAPS ? BIT_STAGES : 1][KIND == MAPS ? BIT_SIXTEENS * BIT_ROWS : 2];
+    alignas(8) uint64_t keys_full, full[STAGES], empty[STAGES], ds_full[2], ds_empty[2], keys_empty, map_full[2],
+        map_empty[2], bits_full[BIT_STAGES], bits_empty[BIT_STAGES];
+    part_of_sequence part[1]; /* of the kernels of sequences */
+    work own;                 /* likewise, because there are few registers */
+    place_of_bits found[BIT_FINDERS / 32];
+};
+
+/* The tiles of rows, without padding, that see keys of the tile that a block has found. */
+template <int QUERIES> MHA_DEVICE work work_of_part(const mha_cuda_backward &c, const volatile part_of_sequence &p)
+{
+    work w = {p.tile * KEYS, (int)mha_cuda_place_of(blockIdx.x, c.G, c.slots, c.section).head, p.b, 0, 0, 0};
+    if (p.b >= c.B) w.count = -1;
+    if (p.b >= c.B || w.first >= p.length) return w;
+    int tiles = (p.queries + QUERIES - 1) / QUERIES;
+    int last = min(w.first + KEYS, p.length) - 1 - p.left; /* the last row that sees one of the keys */
+    w.from = mha_cuda_first_rows(w.first, QUERIES, tiles, p.right, true);
+    w.count = last < 0 ? 0 : max(0, min(tiles, last / QUERIES + 1) - w.from);
+    if (w.count == tiles) { /* blocks of one head add to different rows of dQ */
+        int key_tiles = (p.length + KEYS - 1) / KEYS;
+        w.start = (int)((int64_t)(p.tile - p.tile % c.together) * tiles / key_tiles);
+    }
+    return w;
+}
+
+template <int QUERIES, kind KIND> MHA_DEVICE work work_of(const mha_cuda_backward &c, const volatile part_of_sequence *part)
+{
+    if constexpr (KIND >= SEQUENCES) return work_of_part<QUERIES>(c, *part);
+    mha_cuda_place p = mha_cuda_place_of(blockIdx.x, c.G * c.B, c.key_tiles, c.section);
+    work w = {p.tile * KEYS, p.head % c.G, p.head / c.G, 0, c.row_tiles, 0};
+    w.from = mha_cuda_first_rows(w.first, QUERIES, c.row_tiles, KIND == OPTIONS ? c.right : c.offset, KIND != FULL);
+    w.count = c.row_tiles - w.from;
+    if (KIND == OPTIONS) {
+        int last = w.first + KEYS - 1 - c.left; /* the last row that sees one of the keys */
+        w.count = last < 0 ? 0 : max(0, min(c.row_tiles, last / QUERIES + 1) - w.from);
+    }
+    if (KIND == FULL) w.start = (int)((int64_t)(p.tile - p.tile % c.together) * c.row_tiles / c.key_tiles);
+    return w;
+}
+
+/* Key tile `tile` of a head, if dQ is summed in order. The first one writes all rows. */
+template <int QUERIES, kind KIND> MHA_DEVICE work work_in_order(const mha_cuda_backward &c, int head, int tile)
+{
+    work w = {tile * KEYS, head % c.G, head / c.G, 0, c.row_tiles, 0};
+    if (tile) w.from = mha_cuda_first_rows(w.first, QUERIES, c.row_tiles, c.offset, KIND == CAUSAL);
+    w.count = c.row_tiles - w.from;
+    return w;
+}
+
+/* The last key tile that adds to a tile of rows, in order. */
+template <int QUERIES> MHA_DEVICE int last_part(const mha_cuda_backward &c, int tile, bool causal)
+{
+    int last = tile * QUERIES + QUERIES - 1 + c.offset;
+    return causal ? max(0, min(c.key_tiles - 1, last / KEYS)) : c.key_tiles - 1;
+}
+
+template <typename WORK> MHA_DEVICE int tile_at(const WORK &w, int i)
+{
+    int at = w.start + i;
+    return w.from + (at >= w.count ? at - w.count : at);
+}
+
+/* ---- The warpgroup that copies ---------------------------------------------------------------------------------- */
+
+template <typename T, int D, int QUERIES, kind KIND, typename WORK>
+MHA_DEVICE void copy_keys(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const WORK &w)
+{
+    uint32_t full = shared_address(&s.keys_full);
+    const volatile part_of_sequence &part = *s.part;
+    int row = w.first, batch = w.batch;
+    if (KIND >= SEQUENCES) row += part.key_row, batch = part.key_batch;
+    barrier_expect(full, 2 * KEYS * D * 2);
+    for (int panel = 0; panel < D / PANEL; panel++) {
+        copy_in(shared_address(s.k) + panel * KEYS * ROW_BYTES, &c.k, full, panel * PANEL, row, w.head, batch);
+        copy_in(shared_address(s.v) + panel * KEYS * ROW_BYTES, &c.v, full, panel * PANEL, row, w.head, batch);
+    }
+}
+
+/* Tile n of a block: one of query head `head`. */
+template <typename T, int D, int QUERIES, kind KIND>
+MHA_DEVICE void copy_rows(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, int batch, int head, int tile,
+                          uint32_t n)
+{
+    const int STAGES = shared_memory<T, D, QUERIES, KIND>::STAGES;
+    int stage = n % STAGES, row = tile * QUERIES;
+    int64_t number = tile_number<KIND>(c, s.part, batch, head, tile);
+    uint32_t q = shared_address(s.q[stage]), d_out = shared_address(s.d_out[stage]), full = shared_address(&s.full[stage]);
+    const volatile part_of_sequence &part = *s.part;
+    if (KIND >= SEQUENCES) row += part.query_row, batch = part.query_batch;
+    barrier_wait(shared_address(&s.empty[stage]), n / STAGES % 2 ^ 1);
+    barrier_expect(full, 2 * QUERIES * D * 2 + ROW_KINDS * QUERIES * 4);
+    copy_bytes(shared_address(s.rows[stage]), c.rows + number * ROW_KINDS * QUERIES, ROW_KINDS * QUERIES * 4, full);
+    for (int panel = 0; panel < D / PANEL; panel++) {
+        int at = panel * QUERIES * ROW_BYTES;
+        copy_in(q + at, &c.q, full, panel * PANEL, row, head, batch);
+        copy_in(d_out + at, &c.d_out, full, panel * PANEL, row, head, batch);
+    }
+}
+
+/* The rows of a bias from `row` on, the `count`th 64 that the block gets. 128 bytes are 32 numbers, or 64 in two stages. */
+template <typename S>
+MHA_DEVICE void copy_map(S &s, const mha_cuda_backward &c, const volatile work &w, int head, int row, uint32_t count)
+{
+    const int stage = map_stage(count, c.bias_stages), bytes = MHA_CUDA_MAP_BYTES / c.bias_stages;
+    uint32_t full = shared_address(&s.map_full[stage]), to = shared_address(s.maps) + stage * bytes;
+    barrier_wait(shared_address(&s.map_empty[stage]), map_parity(count, c.bias_stages) ^ 1);
+    barrier_expect(full, bytes);
+#pragma unroll 1
+    for (int key = 0; key < KEYS; key += 32 * c.bias_stages, to += MAP_PANEL)
+        copy_in(to, &c.bias_map, full, w.first + key, row, head * c.bias_head, w.batch * c.bias_batch);
+}
+
+template <typename T, int D, int QUERIES, kind KIND, typename WORK>
+MHA_DEVICE void copy_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const WORK &w)
+{
+    uint32_t n = 0;
+    int group = c.H / c.G;
+    copy_keys(s, c, w);
+    for (int h = 0; h < group; h++)
+        for (int i = 0; i < w.count; i++, n++) {
+            int head = w.head * group + h, tile = tile_at(w, i);
+            copy_rows(s, c, w.batch, head, tile, n);
+            if constexpr (KIND == MAPS)
+                for (int part = 0; c.bias_stages && part < QUERIES / 64; part++)
+                    copy_map(s, c, w, head, tile * QUERIES + part * 64, n * (QUERIES / 64) + part);
+        }
+}
+
+/* Other warps find what masks and dropout do to the tiles, one after another. They have few registers. */
+template <int QUERIES> MHA_DEVICE void go_to_first(volatile place_of_bits &t, const mha_cuda_backward &c, const volatile work &w)
+{
+    if (is_first_lane()) t.count = t.i = 0, t.head = w.head * (c.H / c.G), t.row = tile_at(w, 0) * QUERIES;
+    __syncwarp();
+}
+
+template <int QUERIES> MHA_DEVICE void go_to_next(volatile place_of_bits &t, const volatile work &w)
+{
+    __syncwarp();
+    if (is_first_lane()) {
+        t.count = t.count + 1;
+        if (t.count % (QUERIES / 64) == 0) t.i = t.i + 1;
+        if (t.i == w.count) t.i = 0, t.head = t.head + 1;
+        t.row = tile_at(w, t.i) * QUERIES + t.count % (QUERIES / 64) * 64;
+    }
+    __syncwarp();
+}
+
+MHA_DEVICE bool is_there(const volatile place_of_bits &t, const mha_cuda_backward &c, const volatile work &w)
+{
+    return t.head * c.G < (w.head + 1) * c.H;
+}
+
+template <typename S> MHA_DEVICE void await_bits(S &s, int count)
+{
+    barrier_wait(shared_address(&s.bits_empty[count % BIT_STAGES]), count / BIT_STAGES % 2 ^ 1);
+}
+
+template <typename S> MHA_DEVICE void give_bits(S &s, int count)
+{
+    barrier_arrive(shared_address(&s.bits_full[count % BIT_STAGES]));
+}
+
+template <int QUERIES, typename S> MHA_DEVICE void find_all_bits(S &s, const mha_cuda_backward &c, const volatile work &w)
+{
+    const volatile part_of_sequence &part = *s.part;
+    volatile place_of_bits &t = s.found[(threadIdx.x - (GROUP - BIT_FINDERS)) / 32];
+    go_to_first<QUERIES>(t, c, w);
+    if (!has_whole_masks(c, w, part)) {
+        for (; is_there(t, c, w); go_to_next<QUERIES>(t, w)) {
+            await_bits(s, t.count);
+            find_bits(s.bits, c, w, part, t);
+            give_bits(s, t.count);
+        }
+        return;
+    }
+    for (bool more = true; more;) {
+        int last = t.count - 1;
+        more = is_there(t, c, w);
+        if (more) fetch_mask(shared_address(s.masks[t.count % BIT_STAGES]), c, w, part, t);
+        asm volatile("cp.async.commit_group;" ::: "memory");
+        go_to_next<QUERIES>(t, w);
+        if (last < 0) continue;
+        asm volatile("cp.async.wait_group 1;" ::: "memory");
+        await_bits(s, last);
+        find_mask_bits(s.bits[last % BIT_STAGES], s.masks[last % BIT_STAGES]);
+        give_bits(s, last);
+    }
+}
+
+/* The same for number `turn` of the key tiles of a block, which has copied `base` tiles of rows before. The first tile of
+ * rows comes before the keys, for which it need not wait. */
+template <typename T, int D, int QUERIES, kind KIND>
+MHA_DEVICE void copy_turn(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const work &w, uint32_t base,
+                          int turn)
+{
+    int group = c.H / c.G, total = group * w.count;
+    for (int n = 0; n <= max(1, total); n++) {
+        if (n == 1) {
+            barrier_wait(shared_address(&s.keys_empty), turn % 2 ^ 1);
+            copy_keys(s, c, w);
+        }
+        if (n < total) copy_rows(s, c, w.batch, w.head * group + n / w.count, tile_at(w, n % w.count), base + n);
+    }
+}
+
+} // namespace
+
+#endif
