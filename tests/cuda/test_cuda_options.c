@@ -96,7 +96,8 @@ static void check_drawn(attention_case (*draw_case)(rng *r), uint64_t from)
                status ? mha_context_error(ctx) : "", text);
         status =
             mha_attention_explain(ctx, &plan, p->out.view, &p->extras, p->q.view, p->k.view, p->v.view, &p->options);
-        bool decode = strstr(plan.kernel, "decode_") && p->query_rows * c.H <= 16 * c.G; /* packed sequences may be brief */
+        bool decode =
+            strstr(plan.kernel, "decode_") && p->query_rows * c.H <= 16 * c.G; /* packed sequences may be brief */
         expect(!status && (decode || (strstr(plan.kernel, "forward_") && strstr(plan.kernel, kind_of(&c, p)))) &&
                    !strstr(plan.kernel, "general"),
                "case %lld: %s, not %s\n      %s", n, plan.kernel, kind_of(&c, p), text);

@@ -127,7 +127,8 @@ static void bound_value(const bound *s, const pair *x)
 {
     int64_t E = s->g->p->c.E;
     double rows = (double)s->g->p->c.Tq * s->share;
-    double error = (x->weight_error + (loss_of(rows) + s->rounded) * (x->weight + x->weight_error)) * x->kept + s->coarse;
+    double error =
+        (x->weight_error + (loss_of(rows) + s->rounded) * (x->weight + x->weight_error)) * x->kept + s->coarse;
     for (int64_t e = 0; e < E; e++)
         s->g->allowed[GRAD_V][x->key * E + e] += error * fabs(s->dout[x->row * E + e]) + UNDERFLOW;
 }
@@ -151,7 +152,8 @@ static void bound_sums(const bound *s, int64_t b, int64_t h, int64_t row)
     const double *dout = s->dout + row * c->E;
     double most = s->most[b * c->G + h / (c->H / c->G)], terms = ceil((double)c->Tk / 128);
     double norm = sqrt(absolute_dot(dout, dout, c->E)) / (1 - (double)c->dropout);
-    for (int64_t d = 0; d < c->D; d++) s->g->allowed[GRAD_Q][row * c->D + d] += terms * s->scale * norm * most * 0x1p-27;
+    for (int64_t d = 0; d < c->D; d++)
+        s->g->allowed[GRAD_Q][row * c->D + d] += terms * s->scale * norm * most * 0x1p-27;
 }
 
 /* Summed in float64: what may be off is the last rounding. */

@@ -130,6 +130,7 @@ MHA_DEVICE void copy_map(S &s, const mha_cuda_backward &c, const volatile work &
         copy_in(to, &c.bias_map, full, w.first + key, row, head * c.bias_head, w.batch * c.bias_batch);
 }
 
+/* All tiles of a block. */
 template <typename T, int D, int QUERIES, kind KIND, typename WORK>
 MHA_DEVICE void copy_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const WORK &w)
 {
@@ -146,7 +147,25 @@ MHA_DEVICE void copy_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_b
         }
 }
 
-/* Other warps find what masks and dropout do to the tiles, one after another. They have few registers. */
+/* The same for number `turn` of the key tiles of a block, which has copied `base` tiles of rows before. The first tile of
+ * rows comes before the keys, for which it need not wait. */
+template <typename T, int D, int QUERIES, kind KIND>
+MHA_DEVICE void copy_turn(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const work &w, uint32_t base,
+                          int turn)
+{
+    int group = c.H / c.G, total = group * w.count;
+    for (int n = 0; n <= max(1, total); n++) {
+        if (n == 1) {
+            barrier_wait(shared_address(&s.keys_empty), turn % 2 ^ 1);
+            copy_keys(s, c, w);
+        }
+        if (n < total) copy_rows(s, c, w.batch, w.head * group + n / w.count, tile_at(w, n % w.count), base + n);
+    }
+}
+
+/* ---- Its other warps ---------------------------------------------------------------------------------------------- */
+
+/* They find what masks and dropout do to the tiles, one after another, with few registers. */
 template <int QUERIES> MHA_DEVICE void go_to_first(volatile place_of_bits &t, const mha_cuda_backward &c, const volatile work &w)
 {
     if (is_first_lane()) t.count = t.i = 0, t.head = w.head * (c.H / c.G), t.row = tile_at(w, 0) * QUERIES;
@@ -204,22 +223,6 @@ template <int QUERIES, typename S> MHA_DEVICE void find_all_bits(S &s, const mha
         await_bits(s, last);
         find_mask_bits(s.bits[last % BIT_STAGES], s.masks[last % BIT_STAGES]);
         give_bits(s, last);
-    }
-}
-
-/* The same for number `turn` of the key tiles of a block, which has copied `base` tiles of rows before. The first tile of
- * rows comes before the keys, for which it need not wait. */
-template <typename T, int D, int QUERIES, kind KIND>
-MHA_DEVICE void copy_turn(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const work &w, uint32_t base,
-                          int turn)
-{
-    int group = c.H / c.G, total = group * w.count;
-    for (int n = 0; n <= max(1, total); n++) {
-        if (n == 1) {
-            barrier_wait(shared_address(&s.keys_empty), turn % 2 ^ 1);
-            copy_keys(s, c, w);
-        }
-        if (n < total) copy_rows(s, c, w.batch, w.head * group + n / w.count, tile_at(w, n % w.count), base + n);
     }
 }
 
