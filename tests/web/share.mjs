@@ -105,7 +105,10 @@ async function drawingsOpen(browser, folder, address) {
   await page.mouse.down();
   for (const [across, down] of [[0.7, 0.25], [0.45, 0.8]]) await page.mouse.move(x + across * width, y + down * height, {steps: 10});
   await page.mouse.up();
-  await page.waitForFunction(() => !window.mhaView.store.get().penDown && /drawing=/.test(location.hash));
+  await page.waitForFunction(() => { /* the address, too: on a slow machine it had the first half of the stroke */
+    const panel = window.mhaView.panels.find(({id}) => id === 'draw'), words = new URLSearchParams(location.hash.slice(1));
+    return !window.mhaView.store.get().penDown && words.get('drawing') === panel.drawingState();
+  });
   const wanted = await drawn(page);
   expect(wanted.own && wanted.shown, 'nothing is drawn');
   const [download] = await Promise.all([page.waitForEvent('download'), page.click('#save-page')]), copy = join(folder, 'drawing-saved.html');
