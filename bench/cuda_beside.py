@@ -145,17 +145,36 @@ def forward_only(ours, name, q, k, v, flops, others, count=3, want=None, **optio
     table(name, timed(ways), flops, f"error {off:.1e} {ours.explain(out, q, k, v, **options)}")
 
 
+def compiled():
+    """FlexAttention, compiled for one call: it gives up after eight versions."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    torch._dynamo.reset()
+    return torch.compile(flex_attention, dynamic=False)
+
+
+def ragged(H, D):
+    """A batch of sequences of unlike length: their starts, q, k and v, how many pairs are visible, and FlexAttention's mask, causal or not."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    sizes = [8192, 3000, 2048, 1500, 1024, 512, 77, 31]
+    starts = torch.tensor([sum(sizes[:n]) for n in range(len(sizes) + 1)], device="cuda", dtype=torch.int32)
+    total = int(starts[-1])
+    owner = torch.repeat_interleave(torch.arange(len(sizes), device="cuda"), torch.tensor(sizes, device="cuda"))
+
+    def seen(causal):
+        rule = (lambda b, h, i, j: (owner[i] == owner[j]) & (i >= j)) if causal else (lambda b, h, i, j: owner[i] == owner[j])
+        return create_block_mask(rule, 1, None, total, total, device="cuda")
+
+    return starts, [random(1, H, total, D) for _ in range(3)], sum(n * n for n in sizes), seen
+
+
 def options(ours):
     """Forward calls with bias, masks, lengths, dropout and other widths, beside flex_attention and cuDNN."""
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    from torch.nn.attention.flex_attention import create_block_mask
 
     print("\noptions, forward: us, TFLOP/s, ratio to the best of PyTorch")
     B, H, T = 2, 16, 8192
-
-    def compiled():
-        torch._dynamo.reset()
-        return torch.compile(flex_attention, dynamic=False)
-
     for D in (128, 64):
         q, k, v = random(B, H, T, D), random(B, H, T, D), random(B, H, T, D)
         flops = 4 * B * H * T * T * D
@@ -179,19 +198,12 @@ def options(ours):
         call = lambda flex=flex, seen=seen: flex(q, k, v, block_mask=seen)
         forward_only(ours, f"D{D} key_lengths", q, k, v, 4 * H * T * int(lengths.sum()) * D, {"flex": call}, want=exact(q, k, v),
                      key_lengths=lengths)
-        sizes = [8192, 3000, 2048, 1500, 1024, 512, 77, 31]
-        starts = torch.tensor([sum(sizes[:n]) for n in range(len(sizes) + 1)], device="cuda", dtype=torch.int32)
-        total = int(starts[-1])
-        owner = torch.repeat_interleave(torch.arange(len(sizes), device="cuda"), torch.tensor(sizes, device="cuda"))
-        x, y, z = random(1, H, total, D), random(1, H, total, D), random(1, H, total, D)
+        starts, (x, y, z), pairs, mask_of = ragged(H, D)
         for causal in (False, True):
-            flex = compiled()
-            rule = (lambda b, h, i, j: (owner[i] == owner[j]) & (i >= j)) if causal else (lambda b, h, i, j: owner[i] == owner[j])
-            seen = create_block_mask(rule, 1, None, total, total, device="cuda")
+            flex, seen = compiled(), mask_of(causal)
             call = lambda flex=flex, seen=seen: flex(x, y, z, block_mask=seen)
-            forward_only(ours, f"D{D} ragged{' causal' if causal else ''}", x, y, z,
-                         4 * H * sum(n * n for n in sizes) * D // (2 if causal else 1), {"flex": call}, query_starts=starts,
-                         key_starts=starts, causal=causal)
+            forward_only(ours, f"D{D} ragged{' causal' if causal else ''}", x, y, z, 4 * H * pairs * D // (2 if causal else 1),
+                         {"flex": call}, query_starts=starts, key_starts=starts, causal=causal)
         del q, k, v, x, y, z
         torch.cuda.empty_cache()
     for D in (96, 80, 40):
@@ -236,30 +248,10 @@ def backward_only(ours, name, q, k, v, flops, others, count=3, same=True, dbias=
 
 def gradients(ours, widths=(128, 64)):
     """Backward calls with lengths, ragged batches, masks, bias and dropout, beside flex_attention and FlashAttention."""
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    from torch.nn.attention.flex_attention import create_block_mask
 
     print("\noptions, backward: us, TFLOP/s, ratio to the best of PyTorch, relative distance of dq, dk and dv")
     B, H, T = 2, 16, 8192
-
-    def compiled():
-        torch._dynamo.reset()
-        return torch.compile(flex_attention, dynamic=False)
-
-    def ragged(D, flops):
-        sizes = [8192, 3000, 2048, 1500, 1024, 512, 77, 31]
-        starts = torch.tensor([sum(sizes[:n]) for n in range(len(sizes) + 1)], device="cuda", dtype=torch.int32)
-        total = int(starts[-1])
-        owner = torch.repeat_interleave(torch.arange(len(sizes), device="cuda"), torch.tensor(sizes, device="cuda"))
-        x, y, z = random(1, H, total, D), random(1, H, total, D), random(1, H, total, D)
-        for causal in (False, True):
-            flex = compiled()
-            rule = (lambda b, h, i, j: (owner[i] == owner[j]) & (i >= j)) if causal else (lambda b, h, i, j: owner[i] == owner[j])
-            seen = create_block_mask(rule, 1, None, total, total, device="cuda")
-            backward_only(ours, f"D{D} ragged{' causal' if causal else ''}", x, y, z,
-                          flops * sum(n * n for n in sizes) // (B * T * T) // (2 if causal else 1),
-                          {"flex": lambda a, b, c: flex(a, b, c, block_mask=seen)}, query_starts=starts, key_starts=starts,
-                          causal=causal)
-
     for D in widths:
         q, k, v = random(B, H, T, D), random(B, H, T, D), random(B, H, T, D)
         flops = 10 * B * H * T * T * D
@@ -268,7 +260,13 @@ def gradients(ours, widths=(128, 64)):
         seen = create_block_mask(lambda b, h, i, j: j < lengths[b], B, None, T, T, device="cuda")
         backward_only(ours, f"D{D} key_lengths", q, k, v, flops * int(lengths.sum()) // (B * T),
                       {"flex": lambda a, b, c: flex(a, b, c, block_mask=seen)}, key_lengths=lengths)
-        ragged(D, flops)
+        starts, (x, y, z), pairs, mask_of = ragged(H, D)
+        for causal in (False, True):
+            packed, hidden = compiled(), mask_of(causal)
+            backward_only(ours, f"D{D} ragged{' causal' if causal else ''}", x, y, z, 10 * H * pairs * D // (2 if causal else 1),
+                          {"flex": lambda a, b, c: packed(a, b, c, block_mask=hidden)}, query_starts=starts, key_starts=starts,
+                          causal=causal)
+        del x, y, z
         m, flex = torch.rand(T, T, device="cuda") < 0.7, compiled()
         backward_only(ours, f"D{D} mask (T,T)", q, k, v, flops, {"flex": lambda a, b, c: flex(
             a, b, c, score_mod=lambda s, _, h, i, j: torch.where(m[i, j], s, -float("inf")))}, mask=m)

@@ -263,16 +263,18 @@ TEST(what_needs_the_general_kernels)
     mha_context_free(ctx);
 }
 
-#define KERNEL(name, ...)                                                                                        \
-    do {                                                                                                         \
-        mha_cuda_plan plan = {.kernel = ""};                                                                     \
-        size_t scratch = 0;                                                                                      \
-        question a = ask(MHA_BFLOAT16, 2, 4, 2, 500, 300, 64);                                                   \
-        __VA_ARGS__;                                                                                             \
-        expect(!plan_forward(ctx, &a, &plan, &scratch) && !strcmp(plan.kernel, name), "%s, not %s", plan.kernel, \
-               name);                                                                                            \
-        expect(plan.shared <= 227 * 1024, "%s: %zu bytes of shared memory", name, plan.shared);                  \
+#define KERNEL_OF(how, Tq, Tk, name, ...)                                                                         \
+    do {                                                                                                          \
+        mha_cuda_plan plan = {.kernel = ""};                                                                      \
+        size_t scratch = 0;                                                                                       \
+        question a = ask(MHA_BFLOAT16, 2, 4, 2, Tq, Tk, 64);                                                      \
+        __VA_ARGS__;                                                                                              \
+        expect(!how(ctx, &a, &plan, &scratch) && !strcmp(plan.kernel, name), "%s, not %s: %s", plan.kernel, name, \
+               mha_context_error(ctx));                                                                           \
+        expect(plan.shared <= 227 * 1024, "%s: %zu bytes of shared memory", name, plan.shared);                   \
     } while (0)
+#define KERNEL(name, ...)          KERNEL_OF(plan_forward, 500, 300, name, __VA_ARGS__)
+#define BACKWARD_KERNEL(name, ...) KERNEL_OF(plan_backward, 700, 600, name, __VA_ARGS__)
 
 TEST(kernels_of_forward_calls)
 {
@@ -318,17 +320,6 @@ TEST(scratch_of_sequences_that_are_not_alike)
     expect(!plan_forward(ctx, &a, &plan, &scratch) && plan.row_tiles == 3, "a bias of 300 rows: %d", plan.row_tiles);
     mha_context_free(ctx);
 }
-
-#define BACKWARD_KERNEL(name, ...)                                                                                    \
-    do {                                                                                                              \
-        mha_cuda_plan plan = {.kernel = ""};                                                                          \
-        size_t scratch = 0;                                                                                           \
-        question a = ask(MHA_BFLOAT16, 2, 4, 2, 700, 600, 64);                                                        \
-        __VA_ARGS__;                                                                                                  \
-        expect(!plan_backward(ctx, &a, &plan, &scratch) && !strcmp(plan.kernel, name), "%s, not %s: %s", plan.kernel, \
-               name, mha_context_error(ctx));                                                                         \
-        expect(plan.shared <= 227 * 1024, "%s: %zu bytes of shared memory", name, plan.shared);                       \
-    } while (0)
 
 TEST(kernels_of_backward_calls)
 {
