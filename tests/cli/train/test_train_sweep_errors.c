@@ -200,7 +200,7 @@ TEST(two_sweeps_into_one_folder)
     expect(system("rm -rf part") == 0, "not removed");
     char line[600];
     snprintf(line, sizeof line,
-             "%s train vit " SHALLOW " --epochs 5000 --sweep heads=1 --seeds 1 -o part >out 2>err & "
+             "%s train vit " SHALLOW " --epochs 5000 --sweep heads=1 --seeds 1 -o part >first.out 2>first.err & "
              "echo $! > pid",
              COMMAND);
     if (!expect(system(line) == 0, "not started")) return;
