@@ -32,7 +32,7 @@ function themeButton(store) {
 
 /* The panels, in the order of the page: create(store, model, data), and the condition for those that need more data. */
 const vitPanels = [
-  {create: createStepsPanel},
+  {create: (store, model, data) => createStepsPanel(store, imageSource(store, model, data))},
   {create: createDrawPanel},
   {create: createLookPanel},
   {create: createGridPanel},

@@ -16,7 +16,8 @@ function decodeFloats(text) {
 const MODEL_FILE = 'model.safetensors';
 
 function loadModel(data) {
-  const config = data.config, across = config.columns / config.patch, down = config.rows / config.patch;
+  const post = data.config.order === 'post', config = {...data.config, post, normed: !post, parallel: false};
+  const across = config.columns / config.patch, down = config.rows / config.patch;
   const first = config.pool === 'cls' ? 1 : 0, bytes = decodeBase64(data.model);
   const open = () => engine.open(MODEL_FILE, bytes, config.block_heads);
   const whole = openFirst(open), part = remember((name) => whole.parameter(name));

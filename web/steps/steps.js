@@ -1,5 +1,5 @@
 /* Panel 1: multi-head attention, step by step, with its numbers: all heads of one block for one query and one key, from
- * the image to the answer.
+ * the image or the text to the answer.
  *
  * After a new selection the panel is computed only when it is visible, so that a key held down in another panel stays
  * fast. */
@@ -34,16 +34,19 @@ function createStepPlayer(clock, count) {
 }
 
 /* Controls for block, head, query and key. */
-function createStepChoice(store, model) {
+function createStepChoice(store, {model, choices}) {
   const pick = (id, label, key) => {
     const select = element('select', {id: 'steps-' + id, onchange: () => store.set({[key]: Number(select.value)})});
     return {select, element: element('label', {class: 'control'}, element('span', null, label), select)};
   };
   const block = pick('block', 'Block', 'block'), head = pick('head', 'Head', 'head');
   const token = pick('token', 'Query', 'token'), key = pick('key', 'Key', 'key');
+  const filled = new Map(); /* the names in a list */
   const fill = (select, count, name, chosen) => {
-    if (select.length !== count) {
-      select.replaceChildren(...Array.from({length: count}, (_, n) => element('option', {value: n}, name(n))));
+    const names = Array.from({length: count}, (_, n) => name(n)), all = names.join('\n');
+    if (filled.get(select) !== all) {
+      filled.set(select, all);
+      select.replaceChildren(...names.map((text, n) => element('option', {value: n}, text)));
     }
     select.value = String(chosen);
   };
@@ -51,56 +54,32 @@ function createStepChoice(store, model) {
     const {block: b, head: h} = store.get();
     if (h >= model.blocks[b].heads) store.set({head: model.blocks[b].heads - 1});
   });
-  const name = (t) => (t < model.first ? 'class token' : `patch ${shortTokenName(model, t)}`);
   return {
     elements: [block.element, head.element, token.element, key.element],
-    update(state, facts) {
-      fill(block.select, model.blocks.length, (n) => String(n + 1), state.block);
-      fill(head.select, model.blocks[state.block].heads, (n) => String(n + 1), state.head);
-      fill(token.select, model.tokens, name, state.token);
-      fill(key.select, facts.visible, name, facts.key);
+    update(facts) {
+      const tokens = choices(), {block: b, head: h, t, key: j} = facts;
+      fill(block.select, model.blocks.length, (n) => String(n + 1), b);
+      fill(head.select, model.blocks[b].heads, (n) => String(n + 1), h);
+      fill(token.select, tokens.length, (n) => tokens[n], t);
+      fill(key.select, facts.visible, (n) => tokens[n], j);
     },
-  };
-}
-
-/* ---- Images of the facts ------------------------------------------------------------------------------------------ */
-
-/* Canvases of the image and of the maps of heads over it, created on demand. */
-function stepPictures(model, state, image, facts) {
-  const {rows, columns} = model.config, maps = new Map(), row = (map) => rowOf(map, model.tokens, state.token);
-  const most = sharedMax(state.result.maps.flat().map((map) => largestOf(row(map)))), all = weightScale('linear', 1 / model.tokens, most);
-  const made = (id, b, h, options) => {
-    if (!maps.has(id)) {
-      maps.set(id, element('canvas'));
-      drawMap(maps.get(id), model, row(state.result.maps[b][h]), {outline: image.outline, ...options});
-    }
-    return maps.get(id);
-  };
-  let photo = null;
-  return {
-    photo() {
-      if (!photo) drawPicture((photo = element('canvas')), image.bytes, rows, columns);
-      return photo;
-    },
-    /* Of a head of the block, in the colours of its matrix; and of any head, in colours common to all blocks. */
-    mapOf: (h) => made('own' + h, facts.block, h, {scale: facts.matrices.P0.scale}),
-    cardOf: (b, h) => made(`${b}:${h}`, b, h, {scale: all, mark: state.token, accent: themeColours().accent}),
   };
 }
 
 /* ---- The panel --------------------------------------------------------------------------------------------------- */
 
-function createStepsPanel(store, model, data) {
-  const title = 'Attention, step by step', stage = createStage(store, model), keys = stepKeys(model);
+/* `source` gives the facts: imageSource or textSource. */
+function createStepsPanel(store, source) {
+  const title = 'Attention, step by step', stage = createStage(store), keys = stepKeys(source.model);
   const heading = element('h3', {id: 'step-title'}), formula = element('div', {class: 'step-formula'});
   const words = element('p', {class: 'step-words', id: 'steps-words'});
   const numbers = element('div', {class: 'step-numbers'}), legend = createLegend();
   const texts = new Map();
-  let facts = null, run = null, stale = true, inSight = false;
+  let facts = null, stale = true, inSight = false;
 
   /* The text of a step; there is one as soon as there are facts. */
   const textOf = (key) => {
-    if (!texts.has(key)) texts.set(key, steps[key](facts));
+    if (!texts.has(key)) texts.set(key, stepText(key, facts));
     return texts.get(key);
   };
   const draw = () => {
@@ -109,26 +88,16 @@ function createStepsPanel(store, model, data) {
   };
   const clock = createStepClock(keys.length, {draw, changed: () => changeStep(true),
     words: (index) => wordsText(textOf(keys[index]).words).split(' ').length});
-  const player = createStepPlayer(clock, keys.length), choice = createStepChoice(store, model);
-
-  /* Blocks are recomputed only for another image or set of gates. */
-  function runOf(state, b) {
-    const x = state.result.inputs[b];
-    if (!run || run.result !== state.result) run = {result: state.result, blocks: new Map()};
-    if (!run.blocks.has(b)) run.blocks.set(b, runBlock(model, model.blocks[b], x, state.gates[b]));
-    return run.blocks.get(b);
-  }
+  const player = createStepPlayer(clock, keys.length), choice = createStepChoice(store, source);
 
   function refresh() {
-    const state = store.get(), image = data.images[state.image];
     if (!stale && facts) return;
     stale = false;
-    facts = stepFacts(model, state, runOf(state, state.block), runOf(state, model.blocks.length - 1), image);
-    Object.assign(facts, stepPictures(model, state, image, facts));
+    facts = source.facts();
     texts.clear();
     stage.show(facts);
     clock.time = 1;
-    choice.update(state, facts);
+    choice.update(facts);
     legend.update(facts.matrices.P0.scale, true);
     changeStep(false);
   }
@@ -155,7 +124,7 @@ function createStepsPanel(store, model, data) {
     element('div', {class: 'step-text'}, words, formula),
     element('div', {class: 'controls'}, choice.elements), numbers,
     element('div', {class: 'step-key'}, element('p', {class: 'hint'}, 'Numbers: purple is negative, orange positive. Weights:'), legend.element,
-      element('p', {class: 'hint'}, 'Click a row, a patch or a bar to mark another query, key or head.',
+      element('p', {class: 'hint'}, source.hint,
         element('span', {class: 'key-hint'}, ' Arrow keys step, space plays.'))));
   const panel = {
     id: 'steps',
@@ -163,18 +132,18 @@ function createStepsPanel(store, model, data) {
     element: panelFrame('steps', title, null, null, body),
     toSvg() {
       refresh();
-      return stepSvg(facts, keys[clock.index], clock.index + 1, `${data.title}, ${data.images[store.get().image].name}`);
+      return stepSvg(facts, keys[clock.index], clock.index + 1, source.about());
     },
   };
 
   const wake = () => inSight && refresh();
-  store.on(['result', 'block', 'head', 'token', 'key', 'theme'], () => {
+  store.on(source.changes, () => {
     stale = true;
     wake();
   });
   store.on('step', ({step}) => step !== clock.index && clock.go(step));
   /* A key that was marked belongs to its query. */
-  store.on(['image', 'drawing', 'block', 'token'], (state, changed) => {
+  store.on(source.forgetKey, (state, changed) => {
     if (state.key !== null && !changed.has('key')) store.set({key: null});
   });
   new IntersectionObserver((entries) => {

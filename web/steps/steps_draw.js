@@ -1,4 +1,4 @@
-/* Draws matrices and tokens with a pen of pen.js: colours of signed numbers, names, frames of the marked query and key.
+/* Draws matrices with a pen of pen.js: colours of signed numbers, names, frames of the marked query and key.
  *
  * A drawer gets (pen, piece, box, look, view): `box` is where the piece is now, look = {alpha, p, settled} how visible it
  * is, how far its step has come, and whether it has arrived; view = {facts, colours, ...} what all pieces share. */
@@ -121,11 +121,11 @@ function drawFrame(pen, box, stroke, colours, alpha) {
 
 /* The marked query and key in a matrix, by what its rows and columns are. */
 function drawMarks(pen, {matrix, rows, columns, readOut, ownRows}, box, alpha, {facts, colours}) {
-  const row = {query: facts.t, key: facts.key}[rows], mean = readOut && !facts.model.first;
+  const row = {query: facts.t, key: facts.key}[rows], all = readOut && facts.readOut === null;
   if (columns === 'key') drawFrame(pen, partOf(box, matrix, {column: facts.key, columns: 1}), colours.key, colours, alpha);
-  if (mean) drawFrame(pen, box, colours.accent, colours, alpha);
+  if (all) drawFrame(pen, box, colours.accent, colours, alpha);
   else if (row !== undefined) {
-    const part = partOf(box, matrix, {row: readOut ? 0 : row, rows: 1});
+    const part = partOf(box, matrix, {row: readOut ? facts.readOut : row, rows: 1});
     drawFrame(pen, part, rows === 'key' ? colours.key : colours.accent, colours, alpha);
   }
   if (ownRows) pen.box(partOf(box, matrix, {row: ownRows[0], rows: ownRows[1]}), {stroke: colours.ink, line: 1.5, alpha});
@@ -180,75 +180,5 @@ function drawTag(pen, {tag}, box, alpha, {facts, colours}) {
   const text = String(tag + 1);
   if (textWidth(text, 10, 600) + 3 <= box.width) {
     pen.label(box.x + box.width / 2, box.y + box.height + 12, text, {size: 10, weight: 600, anchor: 'middle', fill: colours.soft, alpha});
-  }
-}
-
-/* ---- Tokens ------------------------------------------------------------------------------------------------------ */
-
-/* A patch of the image, or a square with "cls". */
-function drawToken(pen, t, box, alpha, {facts, colours}) {
-  const {model, photo} = facts, place = tokenPlace(model, t), {patch} = model.config;
-  if (place) {
-    pen.picture(photo(), {x: place.column * patch, y: place.row * patch, width: patch, height: patch}, box, alpha);
-    if (box.width >= 6) pen.box(box, {stroke: colours.line, alpha});
-  } else {
-    pen.box(box, {fill: colours.line, alpha});
-    if (box.width >= 18) {
-      pen.label(box.x + box.width / 2, box.y + box.height / 2 + 4, 'cls', {size: Math.min(14, box.width * 0.42), weight: 600, anchor: 'middle', fill: colours.ink, alpha});
-    }
-  }
-}
-
-const growBox = (box, size) => ({x: box.x + (box.width - size) / 2, y: box.y + (box.height - size) / 2, width: size, height: size});
-
-/* The numbers beside rows that have one: all if there is room, otherwise the first patch of each row of the image. */
-function labelledTokens({model, T}, each) {
-  const first = (t) => t >= model.first && (t - model.first) % model.across === 0;
-  return Array.from({length: T}, (_, t) => t).filter((t) => each >= 12 || (first(t) && each * model.across >= 12));
-}
-
-/* The marked tokens, larger and in their colours, with their numbers. */
-function drawMarkedTokens(pen, piece, boxes, alpha, view) {
-  const {facts, colours, layout} = view, cut = piece.each === 0, {t, key} = facts;
-  const marked = [[t, colours.accent], ...(piece.keyToo && key !== t ? [[key, colours.key]] : [])], places = [];
-  for (const [token, colour] of marked.reverse()) {
-    const size = cut ? boxes[token].width : Math.max(boxes[token].width, layout.narrow ? 12 : 16);
-    const box = cut ? boxes[token] : {...growBox(boxes[token], size), x: piece.edge - 4 - size};
-    drawToken(pen, token, box, alpha, view);
-    drawFrame(pen, box, colour, colours, alpha);
-    places.push({token, y: box.y + box.height / 2, colour});
-  }
-  if (cut) return places;
-  if (places.length > 1 && Math.abs(places[0].y - places[1].y) < 12) {
-    places[0].y = places[1].y + (places[0].y < places[1].y ? -12 : 12);
-  }
-  for (const {token, y, colour} of places) {
-    pen.label(piece.edge - layout.rail + layout.number, y + 4, facts.shortOf(token), {size: 12, weight: 700, anchor: 'end', fill: colour, alpha});
-  }
-  return places;
-}
-
-/* All tokens: a column beside rows, or the patches of the image. Numbers stand beside rows, or in patches with room. */
-function drawRail(pen, piece, boxes, look, view) {
-  const {facts, colours, layout} = view, {alpha} = look, cut = piece.each === 0;
-  const again = (t) => look.settled && !cut && (t === facts.t || (piece.keyToo && t === facts.key)); /* drawn larger below */
-  for (let t = 0; t < facts.T; t++) if (!again(t)) drawToken(pen, t, boxes[t], alpha, view);
-  if (cut && boxes[0].width >= 22) drawPatchNumbers(pen, boxes, alpha, view);
-  if (!look.settled) return;
-  const marked = drawMarkedTokens(pen, piece, boxes, alpha, view);
-  if (cut) return;
-  for (const t of labelledTokens(facts, piece.each)) {
-    const y = boxes[t].y + boxes[t].height / 2;
-    if (marked.some((mark) => Math.abs(mark.y - y) < 12)) continue;
-    pen.label(piece.edge - layout.rail + layout.number, y + 4, facts.shortOf(t), {size: 11, anchor: 'end', fill: colours.soft, alpha});
-  }
-}
-
-/* In the corner of each patch, on a background of their own. */
-function drawPatchNumbers(pen, boxes, alpha, {facts, colours}) {
-  for (let t = facts.model.first; t < facts.T; t++) {
-    const text = facts.shortOf(t), {x, y, height} = boxes[t], size = Math.min(12, height * 0.4);
-    pen.box({x, y: y + height - size - 2, width: textWidth(text, size, 600) + 4, height: size + 2}, {fill: colours.card, alpha: alpha * 0.85});
-    pen.label(x + 2, y + height - 3, text, {size, weight: 600, fill: colours.ink, alpha});
   }
 }

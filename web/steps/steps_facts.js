@@ -5,16 +5,7 @@
  *
  * Letters as in the library's header: T tokens, M the width of the model, D that of a head, H heads, G heads of keys and
  * values; F is the width of the MLP. Files store weight matrices as (outputs, inputs); here they are transposed, so that
- * formulas read from left to right. Every number comes from runBlock and the model's result. */
-
-/* W^T for W (outputs,inputs): (inputs,outputs). */
-function turnedWeights(weight, inputs, outputs) {
-  const turned = new Float32Array(inputs * outputs);
-  for (let c = 0; c < outputs; c++) {
-    for (let i = 0; i < inputs; i++) turned[i * outputs + c] = weight[c * inputs + i];
-  }
-  return turned;
-}
+ * formulas read from left to right. Every number comes from the engine. */
 
 const rowOf = (matrix, width, row) => matrix.subarray(row * width, (row + 1) * width);
 const lengthOf = (row) => Math.sqrt(row.reduce((sum, x) => sum + x * x, 0));
@@ -38,54 +29,27 @@ function keysByWeight(weightRow, visible) {
   return Array.from({length: visible}, (_, j) => j).sort((a, b) => weightRow[b] - weightRow[a]);
 }
 
-/* The patch with the most ink, the first one in case of a tie: a query that is easy to recognize. */
-function inkToken(model, bytes) {
-  const {patch, columns} = model.config;
-  let best = model.first, most = -1;
-  for (let n = 0; n < model.patches; n++) {
-    const {row, column} = tokenPlace(model, model.first + n);
-    let sum = 0;
-    for (let i = 0; i < patch * patch; i++) {
-      sum += bytes[(row * patch + Math.floor(i / patch)) * columns + column * patch + (i % patch)];
-    }
-    if (sum > most) [best, most] = [model.first + n, sum];
-  }
-  return best;
-}
-
-/* ---- Names ------------------------------------------------------------------------------------------------------- */
-
-/* "cls", or the number of a patch, from 1: what stands beside a row. */
-function shortTokenName(model, t) {
-  return t < model.first ? 'cls' : String(t - model.first + 1);
-}
-
-function longTokenName(model, t) {
-  return t < model.first ? 'the class token' : `patch ${shortTokenName(model, t)} (${tokenName(model, t)})`;
-}
-
 /* ---- Facts ------------------------------------------------------------------------------------------------------- */
 
-/* All values of the walk for `state`; `run` is the result of runBlock for the block, `last` that for the last one. */
-function stepFacts(model, state, run, last, image) {
-  const {config, tokens: T} = model, {block, head, token: t} = state, parts = model.blocks[block];
+/* All values of the walk that panels of images and of texts share. `walk` says what its tokens are (steps_image.js and steps_text.js);
+ * `run` is the inside of the block, `last` that of the last one. */
+function stepFacts(walk, state, run, last) {
+  const {model, T} = walk, {config} = model, {block, head, token: t} = state, parts = model.blocks[block];
   const H = parts.heads, G = parts.groups, D = config.head_width, visible = config.causal ? t + 1 : T;
   const lanes = Array.from({length: H}, (_, h) => {
     const group = Math.floor(h / (H / G));
     return {h, group, q: run.q[h], k: run.k[group], v: run.v[group], scores: run.scores[h], weights: run.weights[h],
-      out: run.heads[h], off: !state.gates[block][h], scoreRow: rowOf(run.scores[h], T, t),
+      out: run.heads[h], off: !walk.isOn(block, h), scoreRow: rowOf(run.scores[h], T, t),
       weightRow: rowOf(run.weights[h], T, t)};
   });
   const order = keysByWeight(lanes[head].weightRow, visible);
   const key = state.key === null || state.key >= visible ? order[0] : state.key;
   return {
-    model, block, head, t, key, order, visible, lanes, run, image, T, D, H, G,
+    walk, model, block, head, t, key, order, visible, lanes, run, T, D, H, G,
     M: config.width, F: config.mlp, blocks: model.blocks.length, root: Math.sqrt(D),
-    post: config.order === 'post', maps: state.result.maps, finalMatrix: matrixOf(last.y, T, config.width, commonSize(last.y)),
-    probabilities: state.result.probabilities, logits: state.result.logits,
-    name: longTokenName(model, t), keyName: longTokenName(model, key),
-    nameOf: (j) => longTokenName(model, j), shortOf: (j) => shortTokenName(model, j),
-    matrices: stepMatrices(model, block, run, lanes, image),
+    normed: config.normed, post: config.post, parallel: config.parallel, finalMatrix: matrixOf(last.y, T, config.width, commonSize(last.y)),
+    name: walk.longName(t), keyName: walk.longName(key), nameOf: walk.longName, shortOf: walk.shortName,
+    matrices: {...streamMatrices(run, T, config), ...headMatrices(lanes, T, D), ...walk.matrices(block, run)},
   };
 }
 
@@ -101,19 +65,6 @@ function transposed(values, rows, columns) {
   const turned = new Float32Array(values.length);
   for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) turned[c * rows + r] = values[r * columns + c];
   return turned;
-}
-
-/* The pixels of patches as rows (T,P), from 0 to 1; the class token has none. */
-function patchRows(model, bytes) {
-  const {patch, columns} = model.config, size = patch * patch, rows = new Float32Array(model.tokens * size);
-  for (let t = 0; t < model.tokens; t++) {
-    const place = tokenPlace(model, t);
-    for (let i = 0; i < size; i++) {
-      rows[t * size + i] = !place ? NaN
-        : bytes[(place.row * patch + Math.floor(i / patch)) * columns + place.column * patch + (i % patch)] / 255;
-    }
-  }
-  return rows;
 }
 
 /* The scale of weights ends where the marked query's do: most heads have their largest weight below it. */
@@ -135,19 +86,9 @@ function headMatrices(lanes, T, D) {
   return all;
 }
 
-function stepMatrices(model, block, run, lanes, image) {
-  const {config, tokens: T} = model, M = config.width, D = config.head_width, H = lanes.length;
-  const {groups, qkv, proj} = model.blocks[block], stream = commonSize(run.x), size = config.patch * config.patch;
-  const of = (values) => matrixOf(values, T, M, stream);
-  return {
-    pixels: {values: patchRows(model, image.bytes), rows: T, columns: size, ink: true},
-    embed: matrixOf(turnedWeights(model.part('patch_embed.proj.weight'), size, M), size, M),
-    place: of(model.part('pos_embed')),
-    X: of(run.x), A: of(run.out), X1: of(run.mid), E: of(run.mlp), Y: of(run.y),
-    N: matrixOf(run.n, T, M), N2: matrixOf(run.n2, T, M),
-    W: matrixOf(turnedWeights(qkv.weight, M, (H + 2 * groups) * D), M, (H + 2 * groups) * D),
-    WO: matrixOf(turnedWeights(proj.weight, H * D, M), H * D, M),
-    F: matrixOf(run.hidden, T, config.mlp),
-    ...headMatrices(lanes, T, D),
-  };
+/* The rows of tokens on their way through the block. */
+function streamMatrices(run, T, {width: M}) {
+  const stream = commonSize(run.x), of = (values) => matrixOf(values, T, M, stream);
+  return {X: of(run.x), A: of(run.out), X1: of(run.mid), E: of(run.mlp), Y: of(run.y), N: matrixOf(run.n, T, M),
+    ...(run.hidden.length && {F: matrixOf(run.hidden, T, run.hidden.length / T)})};
 }

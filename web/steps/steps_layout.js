@@ -6,13 +6,13 @@
 const limit = (x, low, high) => Math.max(low, Math.min(high, x));
 
 function stageLayout(facts, width) {
-  const {T, H} = facts, narrow = width < 620, base = narrow ? limit(width * 1.3, 380, 400) : 450;
+  const {T, H, walk} = facts, narrow = width < 620, base = narrow ? limit(width * 1.3, 380, 400) : 450;
   const height = base + (H > (narrow ? 9 : 4) ? 40 : 0);
-  const top = 36, bottom = height - 24, number = narrow ? 21 : 28;
-  const thumb = limit((bottom - top) / T, 2, 26), stream = narrow ? 7 : 10;
+  const top = 36, bottom = height - 24;
+  const stream = narrow ? 7 : 10;
   const layout = {
-    width, height, narrow, top, bottom, thumb, number, stream,
-    rail: number + Math.max(narrow ? 12 : 16, thumb) + 6,
+    width, height, narrow, top, bottom, stream,
+    ...walk.railSizes(narrow, (bottom - top) / T),
     left: stream + (narrow ? 5 : 12),
     sign: narrow ? 17 : 38,
     least: narrow ? 18 : 34, /* width of a matrix */
@@ -21,35 +21,6 @@ function stageLayout(facts, width) {
   layout.laneRail = narrow && H > 9 ? 0 : layout.rail; /* many lanes need the room themselves */
   layout.lanes = laneGrid(H, layout);
   return layout;
-}
-
-/* ---- The tokens beside rows -------------------------------------------------------------------------------------- */
-
-/* The place of each token's thumbnail in a column beside rows that begin at y and are `height` high together. */
-function railBoxes({T}, layout, x, y, height) {
-  const each = height / T, size = Math.min(each * 0.94, layout.thumb), left = x + layout.rail - 5 - size;
-  return Array.from({length: T}, (_, t) => ({x: left, y: y + each * t + (each - size) / 2, width: size, height: size}));
-}
-
-/* The class token is no patch: it stands below the image. In patches. */
-const classPlace = ({down}) => ({row: down + 0.15, column: 0});
-
-const cutGap = 0.24; /* between patches, in patches */
-
-/* The place of each token in the image cut apart. */
-function cutBoxes({model, T}, box) {
-  const {across} = model, gap = cutGap;
-  const each = box.width / (across + (across - 1) * gap), step = each * (1 + gap);
-  return Array.from({length: T}, (_, t) => {
-    const place = tokenPlace(model, t) || classPlace(model);
-    return {x: box.x + place.column * step, y: box.y + place.row * step, width: each, height: each};
-  });
-}
-
-/* The height of the image cut apart, for its width. */
-function cutHeight({model: {across, down, first}}, width) {
-  const rows = down + (first ? 1.15 : 0);
-  return (width * (rows + (rows - 1) * cutGap)) / (across + (across - 1) * cutGap);
 }
 
 /* ---- A row of matrices ------------------------------------------------------------------------------------------- */
@@ -136,10 +107,4 @@ function laneProduct(lane, layout) {
     bars: {x: s, y: bars, width: side, height: inside.y + inside.height - bars},
     whole: {x: s, y, width: side, height: strip + gap + side},
   };
-}
-
-/* A map over the image, as large as fits in a box. */
-function mapBox(model, box) {
-  const width = Math.min(box.width, (box.height * box.width) / mapHeight(model, box.width)), height = mapHeight(model, width);
-  return {x: box.x + (box.width - width) / 2, y: box.y + (box.height - height) / 2, width, height};
 }

@@ -91,14 +91,13 @@ function sumVectors({lanes, head, t, D, key, keyName}) {
 }
 
 function stepNumbers(facts, key) {
-  const {run, t, M, D, H, F, head, lanes, model, image} = facts, row = (name, matrix, width) => vectorElement(name, rowOf(matrix, width, t), {role: 'query'});
-  const size = model.config.patch ** 2, own = {own: [head * D, D], role: 'query'};
-  const concat = () => vectorElement('c', rowOf(run.concat, H * D, t), own);
+  const {run, t, M, D, H, head, lanes, walk} = facts, row = (name, matrix, width) => vectorElement(name, rowOf(matrix, width, t), {role: 'query'});
+  const own = {own: [head * D, D], role: 'query'};
+  const concat = () => vectorElement('c', concatRow(facts), own);
   const rows = {
-    patches: () => (t < model.first ? [] : [vectorElement('pixels', rowOf(facts.matrices.pixels.values, size, t), {role: 'query', most: 1})]),
     tokens: () => [row('x', run.x, M)],
     norm: () => [row('x', run.x, M), row('n', run.n, M)],
-    project: () => [row(facts.post ? 'x' : 'n', run.n, M), row('query', lanes[head].q, D), vectorElement('key', rowOf(lanes[head].k, D, facts.key), {role: 'key'}),
+    project: () => [row(facts.normed ? 'n' : 'x', run.n, M), row('query', lanes[head].q, D), vectorElement('key', rowOf(lanes[head].k, D, facts.key), {role: 'key'}),
       vectorElement('value', rowOf(lanes[head].v, D, facts.key), {role: 'key'})],
     split: () => [row('query', lanes[head].q, D), vectorElement('key', rowOf(lanes[head].k, D, facts.key), {role: 'key'}),
       vectorElement('value', rowOf(lanes[head].v, D, facts.key), {role: 'key'})],
@@ -109,11 +108,17 @@ function stepNumbers(facts, key) {
     concat: () => [concat()],
     output: () => [concat(), row('a', run.out, M)],
     residual: () => [row('x', run.x, M), row('a', run.out, M), row('x′', run.mid, M)],
-    mlp: () => [row('x′', run.mid, M), row('hidden', run.hidden, F), row('MLP', run.mlp, M), row('y', run.y, M)],
+    mlp: () => [row('x′', run.mid, M), ...(run.hidden.length ? [row('hidden', run.hidden, run.hidden.length / facts.T)] : []), row('MLP', run.mlp, M), row('y', run.y, M)],
     blocks: () => [row('y', run.y, M)],
-    answer: () => [vectorElement('logits', Float32Array.from(facts.logits))],
   };
-  return image ? rows[key]() : [];
+  return (walk.numbers[key] || rows[key])(facts);
+}
+
+/* The outputs of all heads for the query, side by side. */
+function concatRow({lanes, t, D, H}) {
+  const row = new Float32Array(H * D);
+  lanes.forEach(({h, out}) => row.set(rowOf(out, D, t), h * D));
+  return row;
 }
 
 /* The main numbers, for screen readers. */
@@ -139,7 +144,7 @@ function wrapWords(text, width, size) {
 /* The finished step as SVG: title, formula, stage, words. */
 function stepSvg(facts, key, number, source) {
   const width = 1000, edge = 24, top = 130, colours = themeColours(), layout = stageLayout(facts, width - 2 * edge);
-  const scene = sceneMakers[key](facts, layout), {title, formula, words} = steps[key](facts), pen = svgPen();
+  const scene = sceneOf(key, facts, layout), {title, formula, words} = stepText(key, facts), pen = svgPen();
   pen.label(edge, 38, `${number}. ${title}`, {size: 20, weight: 600, fill: colours.ink});
   pen.label(edge, 60, `${source}, block ${facts.block + 1}, head ${facts.head + 1}, query: ${facts.name}`, {size: 13, fill: colours.soft});
   drawFormula(pen, edge, 92, formula, colours);

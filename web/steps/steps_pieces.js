@@ -41,9 +41,7 @@ function drawBarLabels(pen, {word}, box, alpha, {facts, colours}, text) {
   const wide = textWidth(text, 12, 700), spare = Math.max(0, box.width - wide) / 2, centre = box.x + box.width / 2;
   const x = limit(middle, centre - spare, centre + spare);
   if (wide <= box.width + 9) pen.label(x, box.y + 11, text, {size: 12, weight: 700, anchor: 'middle', fill: colours.key, alpha});
-  const thumb = {x: limit(middle - 6, box.x, box.x + box.width - 12), y: foot - 12, width: 12, height: 12};
-  drawToken(pen, key, thumb, alpha, {facts, colours});
-  drawFrame(pen, thumb, colours.key, colours, alpha);
+  const mark = facts.walk.drawKey(pen, middle, foot, box, alpha, {facts, colours});
   const left = x - wide / 2 - box.x, caption = `${word} of key ${facts.shortOf(key)}`;
   const room = [[box.x, left], [x + wide / 2 + 5, box.x + box.width - x - wide / 2 - 5]];
   const [from] = room.find(([, free]) => free >= textWidth(caption, 11, 400) + 4) || [null];
@@ -51,7 +49,7 @@ function drawBarLabels(pen, {word}, box, alpha, {facts, colours}, text) {
   const ends = [[box.x, 'start', 'keys: ' + facts.shortOf(0)], [box.x + box.width, 'end', facts.shortOf(T - 1)]];
   for (const [at, anchor, end] of ends) {
     const size = textWidth(end, 10, 400), start = anchor === 'start' ? at : at - size;
-    if (start > thumb.x + 16 || start + size < thumb.x - 3) pen.label(at, foot - 2, end, {size: 10, anchor, fill: colours.soft, alpha});
+    if (start > mark.x + mark.width + 4 || start + size < mark.x - 3) pen.label(at, foot - 2, end, {size: 10, anchor, fill: colours.soft, alpha});
   }
 }
 
@@ -65,31 +63,6 @@ function drawSideBars(pen, piece, box, look, {facts, colours}) {
     pen.box({x: box.x + box.width - wide, y: box.y + j * each + each * 0.08, width: wide, height: each * 0.84},
       {fill: j === facts.key ? colours.key : colours.soft, alpha: alpha * (j === facts.key ? 1 : 0.7)});
   }
-}
-
-/* ---- Images ------------------------------------------------------------------------------------------------------ */
-
-/* The image, the lines between patches, the marked one framed. */
-function drawPhoto(pen, piece, box, {alpha}, {facts, colours}) {
-  const {model} = facts, wide = box.width / model.across, high = box.height / model.down, line = {stroke: colours.line, alpha: alpha * 0.7};
-  pen.picture(facts.photo(), null, box, alpha);
-  for (let c = 1; c < model.across; c++) pen.stroke([[box.x + c * wide, box.y], [box.x + c * wide, box.y + box.height]], line);
-  for (let r = 1; r < model.down; r++) pen.stroke([[box.x, box.y + r * high], [box.x + box.width, box.y + r * high]], line);
-  pen.box(box, {stroke: colours.line, alpha});
-  const place = tokenPlace(model, facts.t);
-  if (place) drawFrame(pen, {x: box.x + place.column * wide, y: box.y + place.row * high, width: wide, height: high}, colours.accent, colours, alpha);
-}
-
-function drawHeadMap(pen, piece, box, look, {facts, colours}) {
-  const late = look.fresh ? (look.settled ? clamp01((look.p - 0.7) / 0.3) : 0) : 1, alpha = look.alpha * late;
-  pen.picture(facts.mapOf(piece.h), null, box, alpha);
-  if (look.settled) frameOnMap(pen, box, facts, facts.key, colours.key, colours, look.alpha);
-  if (look.settled) frameOnMap(pen, box, facts, facts.t, colours.accent, colours, look.alpha);
-}
-
-function frameOnMap(pen, box, {model}, token, stroke, colours, alpha) {
-  const size = mapSize(model), by = box.width / size.width, {x, y} = mapCorner(model, token, size), each = size.cell * by;
-  drawFrame(pen, {x: box.x + x * by + 1, y: box.y + y * by + 1, width: each - 2, height: each - 2}, stroke, colours, alpha);
 }
 
 /* ---- Frames of heads and blocks ---------------------------------------------------------------------------------- */
@@ -117,7 +90,7 @@ function drawLane(pen, piece, box, {alpha}, {facts, colours}) {
 function drawCard(pen, {b, chosen, places}, box, {alpha, settled, e}, {facts, colours}) {
   pen.box(box, {fill: colours.page, stroke: chosen ? colours.accent : colours.line, line: chosen ? 2 : 1, radius: 6, alpha});
   pen.label(box.x + 8, box.y + 15, `block ${b + 1}`, {size: 12, weight: chosen ? 700 : 500, fill: colours.ink, alpha});
-  if (settled || e >= 1) places.forEach((place, h) => pen.picture(facts.cardOf(b, h), null, place, alpha));
+  if (settled || e >= 1) places.forEach((place, h) => pen.picture(facts.walk.cardOf(b, h), null, place, alpha));
 }
 
 function drawSign(pen, {text}, box, {alpha}, {colours, layout}) {
@@ -129,32 +102,27 @@ const drawNamePiece = (pen, piece, box, {alpha}, view) => drawCaption(pen, {...p
 
 /* ---- The answer -------------------------------------------------------------------------------------------------- */
 
-/* The classes with the largest probabilities, in their own order. */
-function shownClasses(probabilities, most) {
-  const order = Array.from(probabilities.keys()).sort((a, b) => probabilities[b] - probabilities[a]).slice(0, most);
-  return order.sort((a, b) => a - b);
-}
-
+/* The best answer, large, and a bar for each. */
 function drawAnswer(pen, piece, box, look, {facts, colours, layout}) {
-  const {probabilities} = facts, {alpha} = look, best = bestOf(probabilities), title = layout.narrow ? 44 : 64;
-  const grown = look.fresh ? (look.settled ? easeBoth(look.p) : 0) : 1;
-  const text = `${best}`, size = layout.narrow ? 34 : 52, wide = textWidth(text, size, 700);
-  pen.label(box.x, box.y + title - 14, text, {size, weight: 700, fill: colours.ink, alpha});
-  pen.label(box.x + wide + 10, box.y + title - 14, `with ${percent(probabilities[best])}`, {size: layout.narrow ? 15 : 20, fill: colours.soft, alpha});
-  const shown = shownClasses(probabilities, 10), each = (box.height - title) / shown.length;
-  const left = 12 + Math.max(...shown.map((c) => textWidth(String(c), 13, 700))), right = 62, room = box.width - left - right;
-  shown.forEach((c, n) => {
-    const y = box.y + title + n * each, strong = c === best;
-    pen.label(box.x, y + each / 2 + 5, String(c), {size: 13, weight: strong ? 700 : 400, fill: colours.ink, alpha});
+  const {answers} = facts, {alpha} = look, best = bestOf(answers.map(({share}) => share)), title = layout.narrow ? 44 : 64;
+  const grown = look.fresh ? (look.settled ? easeBoth(look.p) : 0) : 1, note = `with ${percent(answers[best].share)}`;
+  const large = layout.narrow ? 34 : 52, small = layout.narrow ? 15 : 20;
+  const text = fitToken(answers[best].name, box.width - textWidth(note, small, 400) - 10, large, 700), wide = textWidth(text, large, 700);
+  pen.label(box.x, box.y + title - 14, text, {size: large, weight: 700, fill: colours.ink, alpha});
+  pen.label(box.x + wide + 10, box.y + title - 14, note, {size: small, fill: colours.soft, alpha});
+  const each = (box.height - title) / answers.length, right = 62, names = answers.map(({name}) => fitToken(name, box.width * 0.4, 13, 700));
+  const left = 12 + Math.max(...names.map((name) => textWidth(name, 13, 700))), room = box.width - left - right;
+  answers.forEach(({share}, n) => {
+    const y = box.y + title + n * each, strong = n === best;
+    pen.label(box.x, y + each / 2 + 5, names[n], {size: 13, weight: strong ? 700 : 400, fill: colours.ink, alpha});
     pen.box({x: box.x + left, y: y + each * 0.2, width: room, height: each * 0.6}, {fill: colours.page, alpha});
-    pen.box({x: box.x + left, y: y + each * 0.2, width: Math.max(1, room * probabilities[c] * grown), height: each * 0.6},
+    pen.box({x: box.x + left, y: y + each * 0.2, width: Math.max(1, room * share * grown), height: each * 0.6},
       {fill: strong ? colours.accent : colours.soft, alpha});
-    pen.label(box.x + box.width - 2, y + each / 2 + 5, percent(probabilities[c]), {size: 12, weight: strong ? 700 : 400, anchor: 'end', fill: colours.ink, alpha});
+    pen.label(box.x + box.width - 2, y + each / 2 + 5, percent(share), {size: 12, weight: strong ? 700 : 400, anchor: 'end', fill: colours.ink, alpha});
   });
 }
 
-const pieceDrawers = {matrix: drawMatrix, bars: drawBars, map: drawHeadMap, photo: drawPhoto, rail: drawRail, lane: drawLane,
-  card: drawCard, sign: drawSign, name: drawNamePiece, answer: drawAnswer};
+const pieceDrawers = {matrix: drawMatrix, bars: drawBars, lane: drawLane, card: drawCard, sign: drawSign, name: drawNamePiece, answer: drawAnswer};
 
 /* ---- The stage --------------------------------------------------------------------------------------------------- */
 
@@ -178,7 +146,7 @@ function railBetween(from, to, e) {
 const looksOther = (a, b) => a.matrix !== b.matrix || a.kind !== b.kind || Boolean(a.side) !== Boolean(b.side);
 
 function drawPiece(pen, piece, box, look, view) {
-  if (look.alpha > 0.004) pieceDrawers[piece.kind](pen, piece, box, look, view);
+  if (look.alpha > 0.004) (view.facts.walk.drawers[piece.kind] || pieceDrawers[piece.kind])(pen, piece, box, look, view);
 }
 
 function drawLeaving(pen, before, now, e, view) {

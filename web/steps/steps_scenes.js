@@ -22,7 +22,7 @@ function parkedStream(facts, layout) {
 }
 
 function railPiece(facts, layout, x, y, height, keyToo = false) {
-  return {kind: 'rail', boxes: railBoxes(facts, layout, x, y, height), box: {x, y, width: layout.rail, height},
+  return {kind: 'rail', boxes: facts.walk.railBoxes(layout, x, y, height), box: {x, y, width: layout.rail, height},
     each: height / facts.T, edge: x + layout.rail, keyToo};
 }
 
@@ -41,39 +41,7 @@ function rowScene(facts, layout, step, items, keyToo = false) {
   return {pieces};
 }
 
-/* ---- From the image to the tokens -------------------------------------------------------------------------------- */
-
-function patchesScene(facts, layout) {
-  const {width, height} = layout, both = width >= 780, {rows, columns} = facts.model.config;
-  const wide = Math.min(both ? width / 2 - 45 : width - 4, ((height - 16) * 100) / cutHeight(facts, 100));
-  const high = cutHeight(facts, wide), cut = {x: both ? width / 2 + 40 : (width - wide) / 2, y: (height - high) / 2, width: wide};
-  const photo = {x: width / 2 - 40 - wide, y: 0, width: wide, height: (wide * rows) / columns};
-  photo.y = (height - photo.height) / 2;
-  const whole = {...cut, height: (wide * rows) / columns};
-  return {pieces: {
-    ...(both && {photo: {kind: 'photo', box: photo}, 'patches-sign': {kind: 'sign', text: '→',
-      box: {x: width / 2 - 40, y: 0, width: 80, height}}}),
-    rail0: {kind: 'rail', boxes: cutBoxes(facts, cut), origins: wholeBoxes(facts, whole), box: {...cut, height: high},
-      each: 0, edge: 0},
-  }};
-}
-
-/* The patches in their places, before they are cut apart. */
-function wholeBoxes({model, T}, box) {
-  const each = box.width / model.across;
-  return Array.from({length: T}, (_, t) => {
-    const place = tokenPlace(model, t) || classPlace(model);
-    return {x: box.x + place.column * each, y: box.y + place.row * each, width: each, height: each};
-  });
-}
-
-function tokensScene(facts, layout) {
-  const X = {id: 'X', how: 'rows', options: {from: 'rail0'}}, pixels = {id: 'pixels', options: {from: 'rail0', into: 'X'}};
-  if (facts.block > 0) return rowScene(facts, layout, 'tokens', [X]);
-  const all = layout.narrow ? [pixels, '→', X]
-    : [pixels, '×', {id: 'embed', options: {into: 'X'}}, '+', {id: 'place', options: {into: 'X'}}, '=', X];
-  return rowScene(facts, layout, 'tokens', all);
-}
+/* ---- Before the heads -------------------------------------------------------------------------------------------- */
 
 const normScene = (facts, layout) =>
   rowScene(facts, layout, 'norm', [{id: 'X'}, '→', {id: 'N', how: 'rows', options: {from: 'X'}}]);
@@ -82,7 +50,7 @@ const normScene = (facts, layout) =>
 
 /* Q, K and V of all heads next to each other, each slice of a head with its tag. */
 function projectScene(facts, layout) {
-  const {H, G, D, T, M} = facts, source = facts.post ? 'X' : 'N';
+  const {H, G, D, T, M} = facts, source = facts.normed ? 'N' : 'X';
   const slices = (box) => {
     const gap = layout.narrow ? 4 : 12, each = (box.width - 2 * gap) / (H + 2 * G), pieces = {};
     const starts = {Q: 0, K: H * each + gap, V: (H + G) * each + 2 * gap};
@@ -99,8 +67,8 @@ function projectScene(facts, layout) {
     return pieces;
   };
   const product = {slices, columns: (H + 2 * G) * D, rows: T};
-  const scene = rowScene(facts, layout, 'project',
-    [{id: source}, '×', {id: 'W', options: {below: `${M} × ${product.columns}`}}, '=', product], true);
+  const matrix = facts.matrices.W ? ['×', {id: 'W', options: {below: `${M} × ${product.columns}`}}, '='] : ['→'];
+  const scene = rowScene(facts, layout, 'project', [{id: source}, ...matrix, product], true);
   return source === 'X' ? scene : {pieces: {...parkedStream(facts, layout), ...scene.pieces}};
 }
 
@@ -159,7 +127,7 @@ function barsPiece(facts, lane, box, stages, options = {}) {
 }
 
 function scoresScene(facts, layout) {
-  const stages = barStages(facts), note = `QKᵀ ÷ √${facts.D}`;
+  const stages = barStages(facts), note = facts.walk.scoreNote(facts);
   return laneScene(facts, layout, (box) => laneProduct(box, layout).s, note, (lane, box) => {
     const {h} = lane, {q, kt, s, bars} = laneProduct(box, layout), wide = q.width >= 14;
     const small = {below: null, small: true, into: 'S' + h, h};
@@ -188,11 +156,11 @@ function softmaxScene(facts, layout) {
 function lookScene(facts, layout) {
   const stages = barStages(facts), flows = [];
   const scene = laneScene(facts, layout, (box) => laneProduct(box, layout).s, 'from the query', (lane, box) => {
-    const {h} = lane, {whole, bars} = laneProduct(box, layout), map = mapBox(facts.model, whole);
-    flows.push(...cellFlows(facts, lane, bars, map));
+    const {h} = lane, {whole, bars} = laneProduct(box, layout), look = facts.walk.look(facts, lane, whole, bars);
+    flows.push(...look.flows);
     return {
       ...parkedValues(facts, layout, h, box),
-      ['map' + h]: {kind: 'map', box: map, h, how: 'late', into: 'bars' + h},
+      ['map' + h]: {...look.piece, h, how: 'late', into: 'bars' + h},
       ['bars' + h]: barsPiece(facts, lane, bars, [stages.weights(lane)], {word: 'weight'}),
     };
   });
@@ -214,18 +182,6 @@ function sumScene(facts, layout) {
 }
 
 /* ---- Movements within a step: {box, to, fill, share} or {.., matrix, crop, share} --------------------------------- */
-
-/* Each weight of the query, from its bar to its patch. */
-function cellFlows(facts, {weightRow}, bars, map) {
-  const size = mapSize(facts.model), by = map.width / size.width, wide = bars.width / facts.T;
-  const scale = facts.matrices.P0.scale, each = size.cell * by;
-  return Array.from({length: facts.visible}, (_, j) => {
-    const {x, y} = mapCorner(facts.model, j, size);
-    return {box: {x: bars.x + j * wide, y: bars.y + bars.height / 2, width: wide, height: wide},
-      to: {x: map.x + x * by, y: map.y + y * by, width: each, height: each},
-      fill: colourOf(scaleValue(weightRow[j], scale)), share: 1};
-  });
-}
 
 /* Each value that counts, to the row of the query in O. */
 function valueFlows({T, t, matrices}, {h, weightRow}, v, o) {
@@ -261,16 +217,20 @@ function concatScene(facts, layout) {
 function outputScene(facts, layout) {
   const {H, D} = facts, A = {id: 'A', how: 'rows', options: {from: 'O0'}};
   const WO = {id: 'WO', options: {slabs: H, ownRows: H > 1 ? [facts.head * D, D] : null}};
-  const {pieces} = rowScene(facts, layout, 'output', [headSlices(facts), '×', WO, '=', A]);
+  const {pieces} = rowScene(facts, layout, 'output', [headSlices(facts), ...(facts.matrices.WO ? ['×', WO, '='] : ['→']), A]);
   return {pieces: {...parkedStream(facts, layout), ...pieces}};
 }
 
 const residualScene = (facts, layout) => rowScene(facts, layout, 'residual',
   [{id: 'X'}, '+', {id: 'A', options: {into: 'X1'}}, facts.post ? '→' : '=', {id: 'X1', how: 'rows', options: {from: 'A'}}]);
 
-const mlpScene = (facts, layout) => rowScene(facts, layout, 'mlp',
-  [{id: 'X1'}, '→', {id: 'F', how: 'rows', options: {from: 'X1', into: 'E'}}, '→', {id: 'E', how: 'rows', options: {from: 'F'}},
+/* With attention and MLP side by side, both read X. A mixture of MLPs has no hidden layer to show. */
+function mlpScene(facts, layout) {
+  const source = facts.parallel ? 'X' : 'X1', E = {id: 'E', how: 'rows', options: {from: facts.matrices.F ? 'F' : source}};
+  const hidden = facts.matrices.F ? [{id: 'F', how: 'rows', options: {from: source, into: 'E'}}, '→'] : [];
+  return rowScene(facts, layout, 'mlp', [{id: source}, '→', ...hidden, E,
     layout.narrow ? '→' : facts.post ? '+ X′ →' : '+ X′ =', {id: 'Y', how: 'rows', options: {from: 'E'}}]);
+}
 
 /* Every block with the maps of its heads, from the marked query. */
 function blocksScene(facts, layout) {
@@ -278,7 +238,7 @@ function blocksScene(facts, layout) {
   boxes.forEach((box, b) => {
     const count = facts.model.blocks[b].heads;
     pieces['card' + b] = {kind: 'card', box, b, chosen: b === facts.block, from: 'Y', into: 'final',
-      places: gridPlaces(count, laneInside(box, layout), mapHeight(facts.model, 1))};
+      places: gridPlaces(count, laneInside(box, layout), facts.walk.cardHeight)};
   });
   return {pieces};
 }
@@ -296,22 +256,22 @@ function gridPlaces(count, box, tall) {
     y: top + Math.floor(n / columns) * wide * tall + gap / 2, width: wide - gap, height: (wide - gap) * tall}));
 }
 
+/* What the model makes of the final tokens: a list of answers, beside what `walk.subject` shows on the left. */
 function answerScene(facts, layout) {
-  const {narrow, width, top, bottom} = layout, gap = narrow ? 22 : 46;
-  const photo = narrow ? 0 : Math.min(300, width * 0.26), stream = limit(width * 0.24, 60, 260);
-  const x = photo ? photo + gap : layout.rail, right = x + stream + gap;
-  const {rows, columns} = facts.model.config, high = (photo * rows) / columns;
-  const box = {x, y: top, width: stream, height: bottom - top};
+  const {width, top, bottom, narrow} = layout, gap = narrow ? 22 : 46, {pieces, left} = facts.walk.subject(facts, layout, gap);
+  const stream = limit(width * 0.24, 60, 260), right = left + stream + gap, high = bottom - top;
+  const final = {kind: 'matrix', box: {x: left, y: top, width: stream, height: high}, name: {text: 'final tokens'},
+    below: `${facts.T} × ${facts.M}`, rows: 'query', readOut: true, matrix: facts.finalMatrix};
+  if (!facts.answers.length) return {pieces: {...pieces, final}};
   return {pieces: {
-    ...(photo && {photo: {kind: 'photo', box: {x: 0, y: top + (bottom - top - high) / 2, width: photo, height: high}},
-      'answer-sign': {kind: 'sign', text: '→', box: {x: photo, y: top, width: gap, height: bottom - top}}}),
-    final: {kind: 'matrix', box, name: {text: 'final tokens'}, below: `${facts.T} × ${facts.M}`, rows: 'query',
-      readOut: true, matrix: facts.finalMatrix},
-    'answer-arrow': {kind: 'sign', text: '→', box: {x: x + stream, y: top, width: gap, height: bottom - top}},
+    ...pieces, final,
+    'answer-arrow': {kind: 'sign', text: '→', box: {x: left + stream, y: top, width: gap, height: high}},
     answer: {kind: 'answer', box: {x: right, y: 8, width: width - right - 2, height: layout.height - 16}, from: 'final'},
   }};
 }
 
-const sceneMakers = {patches: patchesScene, tokens: tokensScene, norm: normScene, project: projectScene, split: splitScene,
-  scores: scoresScene, softmax: softmaxScene, look: lookScene, sum: sumScene, concat: concatScene, output: outputScene,
-  residual: residualScene, mlp: mlpScene, blocks: blocksScene, answer: answerScene};
+const sceneMakers = {norm: normScene, project: projectScene, split: splitScene, scores: scoresScene, softmax: softmaxScene, look: lookScene,
+  sum: sumScene, concat: concatScene, output: outputScene, residual: residualScene, mlp: mlpScene, blocks: blocksScene, answer: answerScene};
+
+/* The scene of a step; those before the heads depend on what the tokens are. */
+const sceneOf = (key, facts, layout) => (facts.walk.scenes[key] || sceneMakers[key])(facts, layout);

@@ -1,12 +1,12 @@
 /* The canvas of the walk-through: lays out its scenes, draws them, and knows what is under the pointer. */
 
 /* As wide as its container, of one height for all steps, so that nothing below moves. */
-function createStage(store, model) {
+function createStage(store) {
   const canvas = element('canvas', {id: 'steps-stage', class: 'stage', tabindex: 0, role: 'img'});
   let scenes = new Map(), facts = null, view = null, before = null, now = null;
 
-  function sceneOf(key) {
-    if (!scenes.has(key)) scenes.set(key, sceneMakers[key](facts, view.layout));
+  function sceneFor(key) {
+    if (!scenes.has(key)) scenes.set(key, sceneOf(key, facts, view.layout));
     return scenes.get(key);
   }
 
@@ -46,7 +46,7 @@ function createStage(store, model) {
       canvas.style.height = layout.height + 'px';
     },
     enter(key) {
-      const next = sceneOf(key);
+      const next = sceneFor(key);
       if (now === next) return;
       before = now;
       now = next;
@@ -95,32 +95,15 @@ const pieceHits = {
     return {lines: [barText(word || 'weight', stages.at(-1).values[key]), `key: ${facts.nameOf(key)}`, `head ${h + 1}`], choice: {head: h, key}};
   },
 
-  map({box, h}, at, facts) {
-    const size = mapSize(facts.model), by = size.width / box.width, x = (at.x - box.x) * by, y = (at.y - box.y) * by;
-    const key = Array.from({length: facts.T}, (_, t) => t).find((t) => {
-      const corner = mapCorner(facts.model, t, size);
-      return x >= corner.x && x < corner.x + size.cell && y >= corner.y && y < corner.y + size.cell;
-    });
-    return key === undefined ? null
-      : {lines: [percent(facts.lanes[h].weightRow[key]), `key: ${facts.nameOf(key)}`, `head ${h + 1}`], choice: {head: h, key}};
-  },
-
   rail({boxes}, at, facts) {
     const token = boxes.findIndex((box) => cellAt(box, at, 1, 1));
     return token < 0 ? null : {lines: [facts.nameOf(token), 'Click to follow it.'], choice: {token}};
-  },
-
-  photo({box}, at, facts) {
-    const {model} = facts, cell = cellAt(box, at, model.down, model.across);
-    if (!cell) return null;
-    const token = model.first + cell.row * model.across + cell.column;
-    return {lines: [facts.nameOf(token), 'Click to follow it.'], choice: {token}};
   },
 
   lane: ({box, h}, at) => (cellAt(box, at, 1, 1) ? {lines: null, choice: {head: h}} : null),
 };
 
 function pieceUnder(piece, at, facts) {
-  const hit = pieceHits[piece.kind];
+  const hit = facts.walk.hits[piece.kind] || pieceHits[piece.kind];
   return hit ? hit(piece, at, facts) : null;
 }

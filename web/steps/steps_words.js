@@ -14,33 +14,6 @@ const normName = ({model}) => (model.config.norm === 'rms' ? 'RMSNorm' : 'LayerN
 
 /* ---- Before the heads -------------------------------------------------------------------------------------------- */
 
-function patchesStep({model, T, name}) {
-  const {patch} = model.config, size = `${patch} × ${patch}`;
-  return {
-    title: 'Cut the image into patches',
-    formula: [symbol('image', {}, model.config.rows, model.config.columns), '→', symbol('patches', {}, model.patches, size)],
-    words: [`A transformer reads a list of tokens. Here the ${plural(model.patches, 'patch', 'patches')} of ${size} pixels are the tokens`,
-      model.first ? ', plus one class token, “cls”, which carries no pixels: the answer will be read from it. ' : '. ',
-      'We follow ', asQuery(name), `, one of ${T} tokens.`],
-  };
-}
-
-function tokensStep({block, T, M, model, name, run, t}) {
-  const X = symbol('X', {}, T, M), size = model.config.patch ** 2;
-  if (block > 0) {
-    return {title: `The tokens that block ${block + 1} reads`, formula: [X],
-      words: [`Block ${block + 1} reads what block ${block} wrote: still one row of ${M} numbers per token, but a row now also holds ` +
-        'what the token has gathered from others. The framed row is ', asQuery(name), '.']};
-  }
-  return {
-    title: 'Every patch becomes a row of numbers',
-    formula: [X, '=', symbol('pixels', {}, T, size), symbol('W', {sub: 'E'}, size, M), '+', symbol('positions', {}, T, M)],
-    words: [`A learned matrix turns the ${plural(size, 'pixel')} of a patch into ${M} numbers; a row for its position is added, so that ` +
-      'the model knows where the patch was. From here on, a token is a row. The framed row is ', asQuery(name),
-    `, of length ${shortNumber(lengthOf(rowOf(run.x, M, t)))}.`],
-  };
-}
-
 function normStep(facts) {
   const {T, M, run, t} = facts, length = (matrix) => shortNumber(lengthOf(rowOf(matrix, M, t)));
   return {
@@ -53,12 +26,12 @@ function normStep(facts) {
 
 /* ---- The heads --------------------------------------------------------------------------------------------------- */
 
-function projectStep({T, M, H, G, D, model, block, post}) {
+function projectStep({T, M, H, G, D, model, block, normed}) {
   const bias = model.blocks[block].qkv.bias ? ['+', symbol('b', {}, (H + 2 * G) * D)] : [];
   const shared = G < H ? ` Keys and values have ${G} slices only: ${H / G} heads share each.` : '';
   return {
     title: 'Queries, keys and values',
-    formula: [symbol('[Q K V]', {}, T, (H + 2 * G) * D), '=', symbol(post ? 'X' : 'N', {}, T, M), symbol('W', {}, M, (H + 2 * G) * D), ...bias],
+    formula: [symbol('[Q K V]', {}, T, (H + 2 * G) * D), '=', symbol(normed ? 'N' : 'X', {}, T, M), symbol('W', {}, M, (H + 2 * G) * D), ...bias],
     words: ['One product gives every token three new rows. Its ', asQuery('query'), ' says what it is looking for. Its ', asKey('key'),
       ' says what it has to offer. Its value is what it hands over when another token attends to it.' + shared],
   };
@@ -76,7 +49,7 @@ function splitStep({H, D, T}) {
 }
 
 function scoresStep(facts) {
-  const {T, D, lanes, head, key, name, keyName, visible} = facts;
+  const {T, D, lanes, head, key, name, keyName, visible, walk} = facts;
   const hidden = visible < T ? ` A causal model hides the ${plural(T - visible, 'token')} after it.` : '';
   return {
     title: 'Compare the query with every key',
@@ -94,16 +67,6 @@ function softmaxStep(facts) {
     words: ['e to the power of each score, divided by the sum over the row: all weights of a query are positive and add up to 100 %. In head ',
       `${head + 1}, `, asQuery(name), ` gives ${percent(lanes[head].weightRow[key])} of its attention to `, asKey(keyName),
       `. Uniform attention would be ${percent(1 / facts.visible)}.`],
-  };
-}
-
-function lookStep({model, H, name, keyName}) {
-  return {
-    title: H === 1 ? 'Where the head looks' : 'Where each head looks',
-    formula: [symbol('row of P', {sub: 'h'}, 1, model.tokens), '→', symbol('patches', {}, model.down, model.across)],
-    words: ['The same weights, each put on its patch: strong colour where the head looks',
-      model.first ? '; the square below is the class token. ' : '. ', asQuery(name), ` looks somewhere else in ${H === 1 ? 'each block' : 'each head'}; framed is also `,
-      asKey(keyName), '.'],
   };
 }
 
@@ -179,24 +142,15 @@ function blocksStep({blocks, block, name, H}) {
   };
 }
 
-function answerStep({model, probabilities, M}) {
-  const best = bestOf(probabilities), classes = model.config.classes;
-  return {
-    title: 'The answer',
-    formula: [symbol('probabilities', {}, classes), '=', 'softmax(', symbol(model.first ? 'cls row' : 'mean row', {}, M), symbol('W', {}, M, classes), ')'],
-    words: [model.first ? 'After the last block only the row of the class token is used: it has attended to the patches in every block. '
-      : 'After the last block the mean of all rows is used. ',
-    `One last matrix turns it into a score per class, and softmax into probabilities: ${best} with ${percent(probabilities[best])}.`],
-  };
-}
+/* All steps, in their order; those that depend on what the tokens are come from the walk. */
+const stepOrder = ['cut', 'tokens', 'norm', 'project', 'split', 'scores', 'softmax', 'look', 'sum', 'concat', 'output', 'residual', 'mlp',
+  'blocks', 'answer'];
+const steps = {norm: normStep, project: projectStep, split: splitStep, scores: scoresStep, softmax: softmaxStep, sum: sumStep, concat: concatStep,
+  output: outputStep, residual: residualStep, mlp: mlpStep, blocks: blocksStep};
 
-const steps = {patches: patchesStep, tokens: tokensStep, norm: normStep, project: projectStep, split: splitStep, scores: scoresStep,
-  softmax: softmaxStep, look: lookStep, sum: sumStep, concat: concatStep, output: outputStep, residual: residualStep, mlp: mlpStep,
-  blocks: blocksStep, answer: answerStep};
+const stepText = (key, facts) => (facts.walk.steps[key] || steps[key])(facts);
 
-/* The steps of a model: one with norms behind attention has no norm before it. */
-function stepKeys(model) {
-  return Object.keys(steps).filter((key) => key !== 'norm' || model.config.order !== 'post');
-}
+/* The steps of a model: one whose attention reads the tokens themselves has no norm before it. */
+const stepKeys = ({config}) => stepOrder.filter((key) => key !== 'norm' || config.normed);
 
 const wordsText = (words) => words.map((part) => part.text || part).join('');
