@@ -26,7 +26,7 @@
  * What is here:
  *
  *     1  Models        open a checkpoint, say what it is
- *     2  Running       logits, hidden states, attention maps, statistics of heads
+ *     2  Running       logits, hidden states, attention maps, statistics of heads, the inside of a block
  *     3  Parameters    read them, change them, save them
  *     4  Heads         where they are, models without some of them
  *     5  Data          labelled examples, accuracy and loss
@@ -148,6 +148,33 @@ typedef struct mha_model_inputs {
     mha_tensor decoder_tokens; /* (B,Td): what the decoder of a model with two stacks reads */
 } mha_model_inputs;
 
+/* What lies inside one block, on request: leave a tensor all zero and it costs nothing. All are of any float type; the
+ * letters are those of the block, F is the width of its hidden layer. The weights of attention are in `maps`.
+ *
+ *     read = norm(x)           scores = scale * q . k and so on       heads = softmax(scores) v
+ *     attended = heads Wo      middle = x + attended
+ *     mlp_read = norm(middle)  mlp = hidden W2                        y = middle + mlp
+ *
+ * Norms are where the model has them: if they follow a sum, `middle` and `y` are the norm of it; if they follow attention or
+ * MLP, `attended` and `mlp` are the norm of what these give. An MLP parallel to attention reads x, or its norm. Where a
+ * model adds to the norm and not to its input, as BLOOM may, `middle` is read + attended and `y` is mlp_read + mlp. */
+typedef struct mha_model_inside {
+    int64_t attention;   /* which block: that of this attention, counted as `maps` are; not a cross-attention */
+    mha_tensor x;        /* (B,T,M): the rows that come in */
+    mha_tensor read;     /* (B,T,M): what attention reads: their norm, or they themselves */
+    mha_tensor q;        /* (B,H,T,D): as in mha_attention_extras */
+    mha_tensor k;        /* (B,G,T,D) */
+    mha_tensor v;        /* (B,G,T,E) */
+    mha_tensor scores;   /* (B,H,T,T): at MHA_STAGE_MASKED, as the softmax reads them */
+    mha_tensor heads;    /* (B,H,T,E): also of heads that are switched off, which Wo leaves out */
+    mha_tensor attended; /* (B,T,M): what attention adds to the rows, any factors of the model included */
+    mha_tensor middle;   /* (B,T,M): the rows behind attention, and behind cross-attention if there is one */
+    mha_tensor mlp_read; /* (B,T,M): what the MLP reads */
+    mha_tensor hidden;   /* (B,T,F): its hidden layer, after activation and gate; a mixture of experts has none */
+    mha_tensor mlp;      /* (B,T,M): what the MLP adds */
+    mha_tensor y;        /* (B,T,M): the rows that go out, before the final norm */
+} mha_model_inside;
+
 /* What comes out, on request: leave it all zero and it costs nothing. Attentions are counted from 0 as in section 4. */
 typedef struct mha_model_outputs {
     mha_tensor logits; /* any float type (B,classes), or (B,T,classes) if the model has logits for every token */
@@ -159,11 +186,13 @@ typedef struct mha_model_outputs {
                                of padding are 0 */
     const mha_stats *stats;                 /* NULL, or one for each attention: statistics of its heads, as in mha.h */
     const mha_stats_options *stats_options; /* of all of these; NULL: MHA_STATS_DEFAULTS */
+    const mha_model_inside *inside;         /* NULL, or what lies inside one block */
 } mha_model_outputs;
 
 /* Runs the model over B sequences. No output may overlap anything else, the model's parameters included. Logits that are
- * not finite are an error: sums of the model's numbers have overflowed, or an image has a pixel that is not finite. Maps
- * and statistics have been written then. Rows of logits and hidden states past the length of a sequence hold anything.
+ * not finite are an error: sums of the model's numbers have overflowed, or an image has a pixel that is not finite. Maps,
+ * statistics and what lies inside a block have been written then. Rows (B,T,M) and (B,T,F), and those of logits, past the
+ * length of a sequence hold anything. Asking for more changes no bit of the rest.
  * The results of a sequence have the same bits alone and in any batch. Rotary embeddings that depend on the length of a
  * sequence (dynamic, LongRoPE) follow its own length, and sequences with unlike ones run one group after another: if one
  * overflows, those of the groups before it have been written.

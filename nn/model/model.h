@@ -13,6 +13,7 @@
 #define NN_MODEL_MODEL_H
 
 #include "model/parts.h"
+#include <mha_model.h>
 
 /* Sequences that go in together. Of a stack that reads patches T is nn_input_tokens. */
 typedef struct nn_sequences {
@@ -43,7 +44,8 @@ typedef struct nn_call {
     float *importance; /* attention after attention (B,H), left there by nn_model_backward; or NULL */
     float
         *encoder_hidden; /* (depth+1,B*T,M): the rows before each block and, after the final norm, the last; or NULL */
-    float *decoder_hidden; /* likewise */
+    float *decoder_hidden;          /* likewise */
+    const mha_model_inside *inside; /* what to leave of one block; or NULL */
 
     /* Of nn_model_forward with one stack, not for training: heads are computed and projected in two steps. */
     const bool *off;       /* attention after attention (H): heads whose output counts as zero; or NULL */

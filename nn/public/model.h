@@ -60,6 +60,15 @@ mha_status nn_public_net(mha_context *ctx, mha_model *m, int64_t B, int64_t enco
 mha_status nn_public_room(mha_context *ctx, mha_model *m, int64_t B, bool hidden);
 mha_status nn_public_load(mha_context *ctx, mha_model *m, mha_tensor images);
 
+/* What lies inside a block (inside.c): whether the tensors that are wanted have the right sizes, of B sequences with so
+ * many tokens in encoder and decoder; NULL is right. All of its tensors, and their names, for messages. */
+enum { NN_PUBLIC_INSIDE = 13 };
+mha_status nn_public_inside_check(mha_context *ctx, const mha_model *m, const mha_model_inside *inside, int64_t B,
+                                  const int64_t T[2]);
+void nn_public_inside_list(mha_tensor tensors[NN_PUBLIC_INSIDE], const mha_model_inside *inside);
+void nn_public_inside_set(mha_model_inside *inside, const mha_tensor tensors[NN_PUBLIC_INSIDE]);
+const char *nn_public_inside_name(int n);
+
 /* Opens a folder or file of a family of transformers. False: it is none. */
 bool nn_public_open_family(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *o,
                            mha_status *status);

@@ -58,7 +58,7 @@ static void add(nn_public_view *all, size_t *count, mha_tensor t, const char *na
 static size_t list(nn_public_view *all, const mha_model *m, const mha_model_outputs *out, const mha_model_inputs *in)
 {
     size_t count = 0;
-    mha_tensor stats[STATS];
+    mha_tensor stats[STATS], inside[NN_PUBLIC_INSIDE];
     add(all, &count, in->images, "images", -1, false);
     add(all, &count, in->tokens, "tokens", -1, false);
     add(all, &count, in->types, "types", -1, false);
@@ -76,6 +76,9 @@ static size_t list(nn_public_view *all, const mha_model *m, const mha_model_outp
         memcpy(stats, &out->stats[n], sizeof stats);
         for (int i = 0; i < STATS; i++) add(all, &count, stats[i], "stats", n, true);
     }
+    if (out->inside) nn_public_inside_list(inside, out->inside);
+    for (int i = 0; out->inside && i < NN_PUBLIC_INSIDE; i++)
+        add(all, &count, inside[i], nn_public_inside_name(i), -1, true);
     return count;
 }
 
@@ -170,7 +173,8 @@ static mha_status check_all(mha_context *ctx, const mha_model *m, sizes *s, cons
                               "encoder_hidden: the model has one stack, whose rows are `hidden`");
     if ((status = nn_public_tensor(ctx, &out->encoder_hidden, "encoder_hidden", "(L+1,B,T,M)", 4, encoder)))
         return status;
-    status = check_heads(ctx, m, out, s);
+    if ((status = check_heads(ctx, m, out, s))) return status;
+    status = nn_public_inside_check(ctx, m, out->inside, s->B, s->T);
     return status ? status : check_memory(ctx, m, out, in);
 }
 
@@ -318,6 +322,7 @@ typedef struct group {
     mha_tensor *maps; /* (attentions), or NULL */
     mha_stats *stats; /* (attentions), or NULL */
     float *hidden[2]; /* of the encoder and of the decoder; or NULL */
+    mha_model_inside inside;
 } group;
 
 /* The sequences of the group, of a tensor whose axis `axis` counts sequences. */
@@ -381,6 +386,16 @@ static mha_status give(const run *r, const group *g, const float *logits)
                                             : mha_tensor_3d(logits, MHA_FLOAT32, g->B, T, classes));
 }
 
+static mha_model_inside inside_of(const group *g, const mha_model_inside *all)
+{
+    mha_model_inside part = *all;
+    mha_tensor tensors[NN_PUBLIC_INSIDE];
+    nn_public_inside_list(tensors, all);
+    for (int i = 0; i < NN_PUBLIC_INSIDE; i++) tensors[i] = part_of(g, tensors[i], 0);
+    nn_public_inside_set(&part, tensors);
+    return part;
+}
+
 /* Memory for hidden states, and the group's part of what the pass itself writes. */
 static bool make_room(const run *r, group *g)
 {
@@ -390,6 +405,7 @@ static bool make_room(const run *r, group *g)
                                          : &r->out->hidden,
                                   last ? &r->out->hidden : NULL};
     size_t count = (size_t)mha_model_attention_count(r->m);
+    if (r->out->inside) g->inside = inside_of(g, r->out->inside);
     for (int n = 0; n < 2; n++) {
         const nn_blocks_config *b = &side_of(r->m, n)->blocks;
         if (!wanted[n] || !wanted[n]->rank) continue;
@@ -422,7 +438,8 @@ static mha_status pass(const run *r, group g)
                         .stats = g.stats,
                         .stats_options = r->out->stats_options,
                         .encoder_hidden = g.hidden[0],
-                        .decoder_hidden = g.hidden[1]};
+                        .decoder_hidden = g.hidden[1],
+                        .inside = r->out->inside ? &g.inside : NULL};
         const float *logits = nn_model_forward(m->net, r->ctx, &batch, &call);
         status = logits ? give(r, &g, logits) : nn_public_reason(r->ctx, mha_context_error(r->ctx));
     }

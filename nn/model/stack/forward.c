@@ -68,6 +68,7 @@ static bool attention_forward(nn_stack *s, mha_context *ctx, int64_t l, bool cro
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     mha_attention_options options = attend_options(s, b, l, cross);
     if (s->call->maps) extras.weights = s->call->maps[n];
+    if (!cross) nn_inside_extras(s, b, &extras);
     if (s->caches) return !cached(s, ctx, l, cross, out, &extras, in.query, &options);
     if (!known && mha_layer_forward(ctx, layer, out, &extras, &in, &options, tape)) return false;
     if (stats && mha_layer_stats(ctx, layer, stats, tape, s->call->stats_options)) return false;
@@ -102,6 +103,7 @@ static bool join(nn_stack *s, mha_context *ctx, int64_t k)
     if (nn_drops(drop) && mha_dropout(ctx, stream, stream, &drop)) return false;
     if (b->scale) scale_columns(to->sum, rows, s->config->width, b->scale);
     if (s->config->residual != 1) scale_all(to->sum, rows * s->config->width, s->config->residual);
+    if (!nn_inside_rows(s, ctx, k, NN_ADDS, to->sum)) return false;
     if (!after.gain && next && next->source == k + 1 && !s->config->from_norm)
         after = next->norm, y = next->n, kept = next->kept;
     if (!after.gain && !next) after = s->final_norm, y = s->last, kept = s->last_kept;
@@ -137,6 +139,7 @@ static bool pass_branch(nn_stack *s, mha_context *ctx, int64_t k)
                              &norm))
             return false;
     }
+    if (!nn_inside_rows(s, ctx, k, NN_COMES, s->stage[k].x) || !nn_inside_rows(s, ctx, k, NN_READS, x)) return false;
     if (b->kind == NN_BRANCH_MLP) {
         bool mixed = s->config->experts > 0;
         if (!(mixed ? nn_experts_forward : nn_mlp_forward)(s, ctx, &s->block[b->block], y, x)) return false;
@@ -148,7 +151,7 @@ static bool pass_branch(nn_stack *s, mha_context *ctx, int64_t k)
             return false;
     }
     keep_added(s, k);
-    return join(s, ctx, k);
+    return join(s, ctx, k) && nn_inside_rows(s, ctx, k, NN_LEAVES, s->stage[k + 1].x);
 }
 
 static void keep_hidden(const nn_stack *s, int64_t n, const float *x)

@@ -92,7 +92,7 @@ bool nn_stack_can_narrow(const nn_stack *s)
     const nn_blocks_config *c = s->config;
     const nn_attention_config *a = nn_blocks_attention(c, c->depth - 1);
     const nn_call *call = s->call;
-    bool asked = call->maps || call->stats || call->heads || call->added || s->hidden;
+    bool asked = call->maps || call->stats || call->heads || call->added || call->inside || s->hidden;
     bool plain = !c->causal && !c->parallel && c->place == NN_NORM_BEFORE && a->window_left == MHA_UNLIMITED &&
                  a->window_right == MHA_UNLIMITED && !a->alibi && a->rotary_base == 0;
     return call->narrow && plain && !asked && !s->training && !s->lengths && !s->caches && !call->drop &&

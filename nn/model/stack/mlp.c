@@ -45,8 +45,8 @@ bool nn_mlp_forward(nn_stack *s, mha_context *ctx, const nn_block *b, float *y, 
         h = s->half ? mha_tensor_2d(b->half_h, MHA_BFLOAT16, rows, N) : nn_matrix(b->h, rows, N);
         if (nn_linear_forward(ctx, h, x, w1, b1, c->activation, false)) return false;
     }
-    return !nn_linear_forward(ctx, nn_matrix(y, rows, M), h, b->part[NN_FC2]->factor, nn_value(b->part[NN_FC2_BIAS]),
-                              MHA_LINEAR, false);
+    return nn_inside_hidden(s, ctx, b, h) && !nn_linear_forward(ctx, nn_matrix(y, rows, M), h, b->part[NN_FC2]->factor,
+                                                                nn_value(b->part[NN_FC2_BIAS]), MHA_LINEAR, false);
 }
 
 /* ---- Backward --------------------------------------------------------------------------------------------------- */

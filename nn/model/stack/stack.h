@@ -182,6 +182,13 @@ bool nn_stack_project_head(nn_stack *s, mha_context *ctx, float *y, const float 
 bool nn_stack_can_narrow(const nn_stack *s);
 void nn_stack_narrow(nn_stack *s);
 
+/* What the call wants of the inside of a block (inside.c). Rows (B*T,M) of branch k at a moment of its pass; the MLP's
+ * hidden layer h (B*T,mlp), as its second product reads it; and what attention of the block leaves beside its result. */
+typedef enum nn_moment { NN_COMES, NN_READS, NN_ADDS, NN_LEAVES, NN_MOMENTS } nn_moment;
+bool nn_inside_rows(const nn_stack *s, mha_context *ctx, int64_t k, nn_moment moment, const float *rows);
+bool nn_inside_hidden(const nn_stack *s, mha_context *ctx, const nn_block *b, mha_tensor h);
+void nn_inside_extras(const nn_stack *s, const nn_block *b, mha_attention_extras *extras);
+
 /* The MLP of a block (mlp.c): from x (rows,M) to y (rows,M); and from dy to s->dn. */
 bool nn_mlp_forward(nn_stack *s, mha_context *ctx, const nn_block *b, float *y, const float *x);
 bool nn_mlp_backward(nn_stack *s, mha_context *ctx, const nn_block *b, const float *x, const float *dy,
