@@ -316,6 +316,8 @@ typedef struct mha_model_attention {
     int64_t kv_heads; /* G */
     int64_t width;    /* D */
     bool decoder, cross;
+    int64_t model_width; /* M of its stack */
+    int64_t mlp;         /* F, the width of the hidden layer of its block; 0: the MLP is a mixture of experts */
 } mha_model_attention;
 
 /* How many attentions there are, and number n: all zero if there is none. */

@@ -30,7 +30,7 @@ void nn_public_inside_set(mha_model_inside *inside, const mha_tensor tensors[NN_
 
 const char *nn_public_inside_name(int n) { return fields[n].name; }
 
-static int64_t size_of(const nn_blocks_config *c, mha_model_attention a, int64_t B, int64_t T, char letter)
+static int64_t size_of(mha_model_attention a, int64_t B, int64_t T, char letter)
 {
     switch (letter) {
     case 'B':
@@ -38,9 +38,9 @@ static int64_t size_of(const nn_blocks_config *c, mha_model_attention a, int64_t
     case 'T':
         return T;
     case 'M':
-        return c->width;
+        return a.model_width;
     case 'F':
-        return c->mlp;
+        return a.mlp;
     case 'H':
         return a.heads;
     case 'G':
@@ -55,21 +55,20 @@ mha_status nn_public_inside_check(mha_context *ctx, const mha_model *m, const mh
 {
     if (!inside) return MHA_OK;
     mha_model_attention a = mha_model_attention_get(m, inside->attention);
-    const nn_blocks_config *c = a.decoder ? &m->d.decoder.blocks : &m->d.encoder.blocks;
     mha_tensor tensors[TENSORS];
     mha_status status = MHA_OK;
     if (!a.heads || a.cross)
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "inside.attention: %lld is %s", (long long)inside->attention,
                               a.cross ? "a cross-attention; name the attention before it"
                                       : "no attention of the model");
-    if (inside->hidden.rank && c->experts)
+    if (inside->hidden.rank && !a.mlp)
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "inside.hidden: the MLP is a mixture of experts");
     nn_public_inside_list(tensors, inside);
     for (int n = 0; n < TENSORS && !status; n++) {
         int64_t size[4] = {0};
         int rank = 0;
         for (const char *letter = fields[n].letters + 1; *letter; letter += 2)
-            size[rank++] = size_of(c, a, B, T[a.decoder], *letter);
+            size[rank++] = size_of(a, B, T[a.decoder], *letter);
         status = nn_public_tensor(ctx, &tensors[n], fields[n].name, fields[n].letters, rank, size);
     }
     return status;

@@ -300,8 +300,14 @@ mha_model_attention mha_model_attention_get(const mha_model *model, int64_t n)
     if (n < 0 || n >= mha_model_attention_count(model)) return (mha_model_attention){0};
     nn_attention_place a = nn_description_attention(&model->d, n);
     const nn_blocks_config *b = a.decoder ? &model->d.decoder.blocks : &model->d.encoder.blocks;
-    return (mha_model_attention){a.block,   a.heads, nn_blocks_kv_heads(b, a.block), nn_blocks_head_width(b),
-                                 a.decoder, a.cross};
+    return (mha_model_attention){.block = a.block,
+                                 .heads = a.heads,
+                                 .kv_heads = nn_blocks_kv_heads(b, a.block),
+                                 .width = nn_blocks_head_width(b),
+                                 .decoder = a.decoder,
+                                 .cross = a.cross,
+                                 .model_width = b->width,
+                                 .mlp = b->experts ? 0 : b->mlp};
 }
 
 mha_status mha_model_prune(mha_context *ctx, mha_model **smaller, const mha_model *model, const bool *keep,

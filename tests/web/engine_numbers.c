@@ -3,9 +3,10 @@
  *     engine_numbers MODEL TOKENIZER TEXT [TARGET]
  *
  * TOKENIZER '-': TEXT and TARGET are ids, separated by spaces. Prints one JSON object: ids and words of the text, target, logits, maps and
- * statistics of a run, what comes next with several settings, and generated tokens. */
+ * statistics of a run, the inside of every block, what comes next with several settings, and generated tokens. */
 #include "web/engine/engine.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,30 @@ static int put_run(page *p, const list *ids, const list *target)
     return 0;
 }
 
+/* All numbers of the inside of a block, kind after kind; null for scores of keys that are not visible. */
+static int put_inside(page *p, const list *ids, const list *target)
+{
+    printf(",\n\"inside\":[");
+    for (int n = 0; n < page_attentions(p); n++) {
+        if (page_attention_kind(p, n) == 2) continue;
+        if (page_inside_tokens(p, n, ids->ids, ids->count, target->ids, target->count)) return fail("inside");
+        printf(n ? ",[" : "[");
+        for (int kind = PAGE_X; kind <= PAGE_Y; kind++) {
+            const float *numbers = page_numbers(p, kind);
+            printf(kind > PAGE_X ? ",[" : "[");
+            for (int i = 0; i < page_count(p, kind); i++) {
+                if (i) printf(",");
+                if (isinf(numbers[i])) printf("null");
+                else printf("%.9g", (double)numbers[i]);
+            }
+            printf("]");
+        }
+        printf("]");
+    }
+    printf("]");
+    return 0;
+}
+
 static int put_next(page *p, const char *name, int row, const char *settings)
 {
     int count = page_next(p, row, settings);
@@ -117,7 +142,7 @@ int main(int argc, char **argv)
     printf("{\"tokens\":%d", ids.count);
     put_ids("ids", ids.ids, ids.count);
     put_ids("target", target.ids, target.count);
-    int failed = (encoded && put_words(p, &ids)) || put_run(p, &ids, &target);
+    int failed = (encoded && put_words(p, &ids)) || put_run(p, &ids, &target) || put_inside(p, &ids, &target);
     bool predicts = p->about.head && !p->about.pooled;
     int last = (target.count ? target.count : ids.count) - 1;
     if (predicts && !failed)

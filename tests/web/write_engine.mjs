@@ -65,7 +65,19 @@ function apart(got, wanted) {
 
 /* WebAssembly has no fused multiply-add, so results differ by rounding. The error of a weight is that of its score, and scores
  * of trained models are tens, which float32 knows to some 1e-6; a logit has the rounding of all blocks before it. */
-const bounds = {maps: 5e-6, logits: 2e-6, statistics: 1e-6, next: 1e-6, drawn: 1e-6};
+const bounds = {maps: 5e-6, logits: 2e-6, statistics: 1e-6, inside: 5e-6, next: 1e-6, drawn: 1e-6};
+
+/* The inside of every block but for cross-attention: the same kinds, of the same sizes. Keys that are not visible have scores of
+ * minus infinity, which JSON has no number for. */
+function insideApart(model, wanted, ids, target) {
+  const shown = model.attentions.flatMap(({cross}, n) => (cross ? [] : [Object.values(model.insideTokens(n, ids, target))]));
+  expect(shown.length === wanted.length && shown.length > 0, `${shown.length} blocks, not ${wanted.length}`);
+  return Math.max(...shown.flatMap((kinds, b) => kinds.map((got, n) => {
+    const [hidden, known] = [wanted[b][n].map((x) => x === null), Array.from(wanted[b][n], Number)];
+    expect(got.length === known.length && hidden.every((is, i) => is === (got[i] === -Infinity)), `kind ${n} of block ${b}`);
+    return apart(Array.from(got, (x, i) => (hidden[i] ? 0 : x)), known);
+  })));
+}
 
 /* Everything that the native program computed, once more in the engine. Returns the differences. */
 function expectSame(model, wanted, texts) {
@@ -82,6 +94,7 @@ function expectSame(model, wanted, texts) {
     maps: apart(maps.flatMap(({weights}) => Array.from(weights)), wanted.maps),
     logits: apart(model.take('logits', wanted.logits.length), wanted.logits),
     statistics: apart(model.take('statistics', wanted.statistics.length), wanted.statistics),
+    inside: insideApart(model, wanted.inside, ids, other),
   };
   for (const [name, settings] of [['next', {}], ['drawn', drawn]]) {
     if (!wanted[name]) continue;
@@ -264,6 +277,9 @@ async function testBadInput(engine) {
       [() => model.runPair(ids, ids), /no decoder beside/],
       [() => model.encodeTarget('a'), /encoder|target/],
       [() => model.next(99), /no such row/],
+      [() => model.insideTokens(9, ids), /^There is no such block\.$/],
+      [() => model.insideTokens(0, []), /^The text has no tokens\.$/],
+      [() => model.insideTokens(0, ids, ids), /no decoder beside/],
       [() => model.next(0, {temperature: 'warm'}), /not a number/],
       [() => model.next(0, {temperature: -1}), /temperature/],
       [() => model.next(0, {top_p: 2}), /top_p/],

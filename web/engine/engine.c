@@ -113,6 +113,11 @@ PAGE_API(page_numbers) const float *page_numbers(const page *p, int kind)
     return kind >= 0 && kind < PAGE_KINDS ? p->rooms[kind].numbers : NULL;
 }
 
+PAGE_API(page_count) int page_count(const page *p, int kind)
+{
+    return kind >= 0 && kind < PAGE_KINDS ? (int)p->rooms[kind].count : 0;
+}
+
 float *page_take(page *p, page_kind kind, int64_t count)
 {
     struct page_room *r = &p->rooms[kind];
@@ -263,12 +268,27 @@ static float *load(const page *p, const unsigned char *pixels)
     return image;
 }
 
+static mha_model_inputs inputs_of(const page *p, const float *image)
+{
+    return (mha_model_inputs){.images = mha_tensor_4d(image, MHA_FLOAT32, 1, 1, p->about.rows, p->about.columns)};
+}
+
 PAGE_API(page_run) int page_run(page *p, const unsigned char *pixels, int wanted)
 {
     float *image = load(p, pixels);
     if (!image) return -1;
-    mha_model_inputs in = {.images = mha_tensor_4d(image, MHA_FLOAT32, 1, 1, p->about.rows, p->about.columns)};
+    mha_model_inputs in = inputs_of(p, image);
     int failed = page_run_inputs(p, &in, (const int64_t[]){p->about.tokens, p->about.tokens}, wanted);
+    free(image);
+    return failed;
+}
+
+PAGE_API(page_inside_image) int page_inside_image(page *p, int block, const unsigned char *pixels)
+{
+    float *image = load(p, pixels);
+    if (!image) return -1;
+    mha_model_inputs in = inputs_of(p, image);
+    int failed = page_inside(p, block, &in, (const int64_t[]){p->about.tokens, p->about.tokens});
     free(image);
     return failed;
 }
@@ -278,7 +298,7 @@ PAGE_API(page_contributions) int page_contributions(page *p, const unsigned char
     const mha_model_info *m = &p->about;
     int64_t parts = m->heads + m->blocks + 2;
     float *out = page_take(p, PAGE_CONTRIBUTIONS, parts * m->classes), *image = load(p, pixels);
-    mha_model_inputs in = {.images = mha_tensor_4d(image, MHA_FLOAT32, 1, 1, m->rows, m->columns)};
+    mha_model_inputs in = inputs_of(p, image);
     int failed = !out || !image
                      ? -1
                      : page_check(mha_model_contributions(page_context, p->model,

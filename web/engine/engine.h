@@ -32,23 +32,23 @@ typedef enum page_kind {
     PAGE_EFFECTIVE,     /* (heads,T); of a pair, (H,Tq) for each attention */
     PAGE_ROLLOUT,       /* (L,T,T) */
     PAGE_CONTRIBUTIONS, /* (heads+L+2,classes), as mha_model_contributions */
-    /* Of one block, page_block: */
-    PAGE_NORM1,   /* (T,M): what attention reads */
-    PAGE_Q,       /* (H,T,D) */
-    PAGE_K,       /* (G,T,D) */
-    PAGE_V,       /* (G,T,D) */
-    PAGE_SCORES,  /* (H,T,T), scaled; -infinity where a key is not visible */
-    PAGE_WEIGHTS, /* (H,T,T) */
-    PAGE_HEADS,   /* (H,T,D), without gates */
-    PAGE_CONCAT,  /* (T,H*D), times gates */
-    PAGE_OUT,     /* (T,M): of attention */
-    PAGE_MID,     /* (T,M): the residual stream between attention and MLP */
-    PAGE_NORM2,   /* (T,M): what the MLP reads */
-    PAGE_MLP,     /* (T,hidden width) */
-    PAGE_MLP_OUT, /* (T,M) */
-    PAGE_Y,       /* (T,M): the input of the next block */
-    PAGE_FITTED,  /* (rows,columns) of the model, from 0 to 255: page_fit */
-    PAGE_NEXT,    /* (n,2): tokens and their probabilities: page_next */
+    /* Of one block, as mha_model_inside and the maps have it: */
+    PAGE_X,          /* (T,M) */
+    PAGE_READ,       /* (T,M) */
+    PAGE_Q,          /* (H,T,D) */
+    PAGE_K,          /* (G,T,D) */
+    PAGE_V,          /* (G,T,D) */
+    PAGE_SCORES,     /* (H,T,T); -infinity where a key is not visible */
+    PAGE_WEIGHTS,    /* (H,T,T) */
+    PAGE_HEADS,      /* (H,T,D), also of heads that are off */
+    PAGE_ATTENDED,   /* (T,M) */
+    PAGE_MIDDLE,     /* (T,M) */
+    PAGE_MLP_READ,   /* (T,M) */
+    PAGE_MLP_HIDDEN, /* (T,F); none of a mixture of experts */
+    PAGE_MLP,        /* (T,M) */
+    PAGE_Y,          /* (T,M) */
+    PAGE_FITTED,     /* (rows,columns) of the model, from 0 to 255: page_fit */
+    PAGE_NEXT,       /* (n,2): tokens and their probabilities: page_next */
     PAGE_KINDS
 } page_kind;
 
@@ -76,13 +76,12 @@ int page_run(page *p, const unsigned char *pixels, int wanted);
 /* What each part adds to the logits of the image. */
 int page_contributions(page *p, const unsigned char *pixels);
 
-/* The numbers of a kind, where they lie; NULL if there are none. */
+/* What lies inside a block, on the image: the kinds from PAGE_X to PAGE_Y. */
+int page_inside_image(page *p, int block, const unsigned char *pixels);
+
+/* The numbers of a kind, where they lie, and how many; NULL and 0 if there are none. */
 const float *page_numbers(const page *p, int kind);
-
-/* ---- block.c: one block, step by step ------------------------------------------------------------------------------ */
-
-/* All that lies between the input x (T,M) of block b and its output, with gates (H). */
-int page_block(page *p, int b, const float *x, int T, const float *gates);
+int page_count(const page *p, int kind);
 
 /* ---- rollout.c: attention rollout ---------------------------------------------------------------------------------- */
 
@@ -103,7 +102,7 @@ int page_fit(page *p, const unsigned char *pixels, int rows, int columns);
 /* Why the last picture may not be a digit; "" if nothing speaks against it. */
 const char *page_doubt(void);
 
-/* The calls of write.c and generate.c are in the module of pages for text alone, and those of block.c to train.c in the other: each
+/* The calls of write.c and generate.c are in the module of pages for text alone, and those of rollout.c, fit.c and train.c in the other: each
  * page carries what it needs. */
 
 /* ---- write.c: texts ------------------------------------------------------------------------------------------------ */
@@ -116,6 +115,10 @@ int page_run_tokens(page *p, const int32_t *ids, int count, int wanted);
 /* Runs a model with an encoder, which reads the ids, and a decoder, which reads the target: logits and hidden states are the
  * decoder's. */
 int page_run_pair(page *p, const int32_t *ids, int count, const int32_t *target, int target_count, int wanted);
+
+/* What lies inside the block of an attention, which must not be a cross-attention, as page_inside_image: of a model with an
+ * encoder, with a target for its decoder; of others, without. */
+int page_inside_tokens(page *p, int attention, const int32_t *ids, int count, const int32_t *target, int target_count);
 
 /* How many attentions there are, and one of them, in the order of the maps: its heads, and whether it belongs to a decoder (1)
  * or is cross-attention (2). */
@@ -224,6 +227,9 @@ int page_start_writing(page *p);
 
 /* Runs the model on what `in` has: T tokens of the encoder and of the decoder; of a model with one stack, the same twice. */
 int page_run_inputs(page *p, const mha_model_inputs *in, const int64_t T[2], int wanted);
+
+/* What lies inside the block of attention n, for what page_run_inputs reads (inside.c). */
+int page_inside(page *p, int n, const mha_model_inputs *in, const int64_t T[2]);
 
 /* Room for numbers of a kind; NULL, and a message, if there is no memory. */
 float *page_take(page *p, page_kind kind, int64_t count);

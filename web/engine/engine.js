@@ -11,8 +11,10 @@ const SIMD_PROBE = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 5, 1, 0x60, 0, 1, 0x7b, 
 
 /* The kinds of results, in the order of page_kind in engine.h. */
 const ENGINE_KINDS = ['logits', 'probabilities', 'hidden', 'maps', 'statistics', 'divergences', 'effective', 'rollout',
-  'contributions', 'n', 'q', 'k', 'v', 'scores', 'weights', 'own', 'concat', 'out', 'mid', 'n2', 'mlpHidden', 'mlp', 'y',
+  'contributions', 'x', 'read', 'q', 'k', 'v', 'scores', 'weights', 'heads', 'attended', 'middle', 'mlpRead', 'mlpHidden', 'mlp', 'y',
   'fitted', 'next'];
+/* Those of the inside of a block. */
+const INSIDE_KINDS = ENGINE_KINDS.slice(ENGINE_KINDS.indexOf('x'), ENGINE_KINDS.indexOf('y') + 1);
 
 /* Base64 to bytes. atob returns one character per byte. */
 function decodeBase64(text) {
@@ -101,8 +103,11 @@ function createEngine(calls, files) {
 function createEngineModel(calls, page, tools) {
   const {withCopies, check, floatsAt, bytesOf, textAt} = tools;
   const take = (kind, count, first = 0) => floatsAt(calls.page_numbers(page, ENGINE_KINDS.indexOf(kind)) + 4 * first, count);
+  /* {x, read, q, ...} of the last block that was looked into: as many numbers as there are, none of what it does not have. */
+  const takeInside = () => Object.fromEntries(INSIDE_KINDS.map((kind) =>
+    [kind, take(kind, calls.page_count(page, ENGINE_KINDS.indexOf(kind)))]));
   return {
-    ...(calls.page_encode ? createEngineWriter(calls, page, take, tools) : {}),
+    ...(calls.page_encode ? createEngineWriter(calls, page, {take, takeInside}, tools) : {}),
     take,
     close: () => calls.page_close(page),
     /* Heads counted through all blocks; nonzero for those that are off. */
@@ -130,7 +135,10 @@ function createEngineModel(calls, page, tools) {
       check(withCopies([all, Uint8Array.from(off)], (from, at) => calls.page_rollout(page, from, tokens, at)));
       return take('rollout', calls.page_blocks(page) * tokens * tokens);
     },
-    block: (b, x, tokens, gates) => check(withCopies([x, Float32Array.from(gates)],
-      (from, to) => calls.page_block(page, b, from, tokens, to))),
+    /* What lies inside block b. */
+    insideImage(b, pixels) {
+      check(withCopies([pixels], (at) => calls.page_inside_image(page, b, at)));
+      return takeInside();
+    },
   };
 }

@@ -40,11 +40,32 @@ static int check_count(const page *p, int64_t count)
     return count > most ? page_fail(line) : 0;
 }
 
+/* Whether a stack can read so many tokens. */
+static int check_tokens(const page *p, int stack, int count)
+{
+    if (!count) return page_fail(stack ? "There is no token for the decoder." : "The text has no tokens.");
+    return check_count(p, count);
+}
+
+/* Whether the model has two stacks. */
+static int check_pair(const page *p, bool pair)
+{
+    if (pair == (p->about.encoder_blocks > 0)) return 0;
+    return page_fail(pair ? "The model has no decoder beside an encoder."
+                          : "The model has a decoder, which needs tokens of its own.");
+}
+
+static mha_model_inputs inputs_of(const int32_t *ids, int count, const int32_t *target, int target_count)
+{
+    mha_model_inputs in = {.tokens = mha_tensor_2d(ids, MHA_INT32, 1, count)};
+    if (target_count) in.decoder_tokens = mha_tensor_2d(target, MHA_INT32, 1, target_count);
+    return in;
+}
+
 /* Keeps what a run of tokens reads, for page_next. */
 static int keep(page *p, int stack, const int32_t *ids, int count)
 {
-    if (page_start_writing(p) || check_count(p, count)) return -1;
-    if (!count) return page_fail(stack ? "There is no token for the decoder." : "The text has no tokens.");
+    if (page_start_writing(p) || check_tokens(p, stack, count)) return -1;
     int32_t *copy = malloc((size_t)count * sizeof *copy);
     if (!copy) return no_memory();
     memcpy(copy, ids, (size_t)count * sizeof *ids);
@@ -56,20 +77,26 @@ static int keep(page *p, int stack, const int32_t *ids, int count)
 
 PAGE_API(page_run_tokens) int page_run_tokens(page *p, const int32_t *ids, int count, int wanted)
 {
-    if (p->about.encoder_blocks) return page_fail("The model has a decoder, which needs tokens of its own.");
-    if (keep(p, 0, ids, count)) return -1;
-    mha_model_inputs in = {.tokens = mha_tensor_2d(ids, MHA_INT32, 1, count)};
+    if (check_pair(p, false) || keep(p, 0, ids, count)) return -1;
+    mha_model_inputs in = inputs_of(ids, count, NULL, 0);
     return page_run_inputs(p, &in, (const int64_t[]){count, count}, wanted);
 }
 
 PAGE_API(page_run_pair)
 int page_run_pair(page *p, const int32_t *ids, int count, const int32_t *target, int target_count, int wanted)
 {
-    if (!p->about.encoder_blocks) return page_fail("The model has no decoder beside an encoder.");
-    if (keep(p, 0, ids, count) || keep(p, 1, target, target_count)) return -1;
-    mha_model_inputs in = {.tokens = mha_tensor_2d(ids, MHA_INT32, 1, count),
-                           .decoder_tokens = mha_tensor_2d(target, MHA_INT32, 1, target_count)};
+    if (check_pair(p, true) || keep(p, 0, ids, count) || keep(p, 1, target, target_count)) return -1;
+    mha_model_inputs in = inputs_of(ids, count, target, target_count);
     return page_run_inputs(p, &in, (const int64_t[]){count, target_count}, wanted);
+}
+
+PAGE_API(page_inside_tokens)
+int page_inside_tokens(page *p, int attention, const int32_t *ids, int count, const int32_t *target, int target_count)
+{
+    bool pair = target_count > 0;
+    if (check_pair(p, pair) || check_tokens(p, 0, count) || (pair && check_tokens(p, 1, target_count))) return -1;
+    mha_model_inputs in = inputs_of(ids, count, target, target_count);
+    return page_inside(p, attention, &in, (const int64_t[]){count, pair ? target_count : count});
 }
 
 PAGE_API(page_attentions) int page_attentions(const page *p) { return (int)mha_model_attention_count(p->model); }

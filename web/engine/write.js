@@ -7,7 +7,7 @@ const FAILED = -1, FINISHED = -2; /* of page_generate_step */
 const settingLines = (settings) => Object.entries(settings).map(([key, value]) => `${key}=${value}`).join('\n');
 
 /* Methods of a model; `page` is its address. Ids are Int32Array, or any list of numbers. */
-function createEngineWriter(calls, page, take, {withCopies, check, bytesOf, textAt, lastError}) {
+function createEngineWriter(calls, page, {take, takeInside}, {withCopies, check, bytesOf, textAt, lastError}) {
   const idsAt = (at, count) => new Int32Array(calls.memory.buffer, at, count).slice();
   const textOrError = (at) => {
     if (!at) throw lastError();
@@ -63,6 +63,12 @@ function createEngineWriter(calls, page, take, {withCopies, check, bytesOf, text
       check(withCopies([Int32Array.from(ids), Int32Array.from(target)],
         (at, other) => calls.page_run_pair(page, at, ids.length, other, target.length, wanted)));
       return wanted ? mapsOf([ids.length, target.length]) : [];
+    },
+    /* What lies inside the block of an attention that is not a cross-attention; a model with two stacks needs a target. */
+    insideTokens(attention, ids, target = []) {
+      check(withCopies([Int32Array.from(ids), Int32Array.from(target)],
+        (at, other) => calls.page_inside_tokens(page, attention, at, ids.length, other, target.length)));
+      return takeInside();
     },
     /* The most likely tokens behind a row of the last run, or in its place if it is a mask: [{id, word, p}], best first, 20 at most. */
     next(row, settings = {}) {

@@ -136,19 +136,17 @@ function modelWithGates(model, gates) {
   return model.gated.made;
 }
 
-/* Runs the model on an image (bytes, rows * columns): logits, probabilities, maps by block and head, the input of each
- * block. With wanted.statistics also, for each head, {entropy, effective, largest, distance}, and the divergences of
+/* Runs the model on an image (bytes, rows * columns): logits, probabilities, maps by block and head. With wanted.statistics also, for each head, {entropy, effective, largest, distance}, and the divergences of
  * all pairs of a block, as mha_stats in mha.h has them. */
 function runModel(model, pixels, gates, wanted) {
   const {config, tokens: T} = model, run = modelWithGates(model, gates), {statistics = false} = wanted || {};
-  const heads = config.heads.reduce((sum, count) => sum + count, 0), inputs = config.depth * T * config.width;
+  const heads = config.heads.reduce((sum, count) => sum + count, 0);
   run.run(pixels, statistics ? 2 : 1);
   if (!performance.getEntriesByName('numbers').length) performance.mark('numbers'); /* the first ones, for tests */
   const result = {
     logits: run.take('logits', config.classes),
     probabilities: run.take('probabilities', config.classes),
     maps: splitHeads(model, run.take('maps', heads * T * T), T * T),
-    inputs: splitNumbers(run.take('hidden', inputs), config.depth, T * config.width),
   };
   return statistics ? {...result, ...takeStatistics(model, run, heads)} : result;
 }
@@ -163,20 +161,27 @@ function takeStatistics(model, run, heads) {
   return {pairs, statistics: splitHeads(model, run.take('statistics', heads * 4), 4).map((block) => block.map(of))};
 }
 
-/* One block on x (T,M). Returns its steps: x, n, q[h], k[g], v[g], scores[h], weights[h], own[h] (the output of a head),
- * heads[h] (the same times its gate), concat, out (the output of attention), mid (x after adding it), n2, hidden, mlp,
- * y (the input of the next block). */
-function runBlock(model, block, x, gates) {
-  const {config, tokens: T, whole} = model, M = config.width, D = config.head_width, {heads: H, groups: G} = block;
-  whole.block(block.index, x, T, gates);
-  const list = (kind, count, size) => splitNumbers(whole.take(kind, count * size), count, size);
-  const rows = (kind, width) => whole.take(kind, T * width), own = list('own', H, T * D);
+/* The outputs of heads (T,D) side by side: (T,heads * D). */
+function concatHeads(heads, T, D) {
+  const all = new Float32Array(T * heads.length * D);
+  heads.forEach((head, h) => {
+    for (let t = 0; t < T; t++) all.set(head.subarray(t * D, (t + 1) * D), (t * heads.length + h) * D);
+  });
+  return all;
+}
+
+/* What lies inside a block, on an image: x, n, q[h], k[g], v[g], scores[h], weights[h], own[h] (the output of a head), heads[h]
+ * (the same times its gate), concat, out (the output of attention), mid (x after adding it), n2, hidden, mlp, y (the input of the
+ * next block). */
+function runBlock(model, block, pixels, gates) {
+  const {index, heads: H, groups: G} = block, inside = modelWithGates(model, gates).insideImage(index, pixels);
+  const list = (numbers, count) => splitNumbers(numbers, count, numbers.length / count), own = list(inside.heads, H);
+  const heads = own.map((head, h) => (gates[index][h] === 1 ? head : head.map((value) => gates[index][h] * value)));
   return {
-    x, n: rows('n', M),
-    q: list('q', H, T * D), k: list('k', G, T * D), v: list('v', G, T * D),
-    scores: list('scores', H, T * T), weights: list('weights', H, T * T),
-    own, heads: own.map((head, h) => (gates[h] === 1 ? head : head.map((value) => gates[h] * value))),
-    concat: rows('concat', H * D), out: rows('out', M), mid: rows('mid', M), n2: rows('n2', M),
-    hidden: rows('mlpHidden', config.mlp), mlp: rows('mlp', M), y: rows('y', M),
+    x: inside.x, n: inside.read,
+    q: list(inside.q, H), k: list(inside.k, G), v: list(inside.v, G),
+    scores: list(inside.scores, H), weights: list(inside.weights, H),
+    own, heads, concat: concatHeads(heads, model.tokens, model.config.head_width),
+    out: inside.attended, mid: inside.middle, n2: inside.mlpRead, hidden: inside.mlpHidden, mlp: inside.mlp, y: inside.y,
   };
 }

@@ -293,7 +293,7 @@ function imageSource(store, model, data) {
   /* Blocks are recomputed only for another image or set of gates. */
   function inside(state, b) {
     if (!run || run.result !== state.result) run = {result: state.result, blocks: new Map()};
-    if (!run.blocks.has(b)) run.blocks.set(b, runBlock(model, model.blocks[b], state.result.inputs[b], state.gates[b]));
+    if (!run.blocks.has(b)) run.blocks.set(b, runBlock(model, model.blocks[b], imageNow().bytes, state.gates));
     return run.blocks.get(b);
   }
 

@@ -100,21 +100,20 @@ static mha_tensor rows(int64_t a, int64_t b, int64_t c)
 static mha_model_inside make_inside(const mha_model *m, int64_t n, int64_t batch, int64_t T)
 {
     mha_model_attention a = mha_model_attention_get(m, n);
-    const nn_blocks_config *c = &side_of(m, a.decoder)->blocks;
     mha_model_inside to = {.attention = n,
-                           .x = rows(batch, T, c->width),
-                           .read = rows(batch, T, c->width),
+                           .x = rows(batch, T, a.model_width),
+                           .read = rows(batch, T, a.model_width),
                            .q = room(batch, a.heads, T, a.width),
                            .k = room(batch, a.kv_heads, T, a.width),
                            .v = room(batch, a.kv_heads, T, a.width),
                            .scores = room(batch, a.heads, T, T),
                            .heads = room(batch, a.heads, T, a.width),
-                           .attended = rows(batch, T, c->width),
-                           .middle = rows(batch, T, c->width),
-                           .mlp_read = rows(batch, T, c->width),
-                           .mlp = rows(batch, T, c->width),
-                           .y = rows(batch, T, c->width)};
-    if (!c->experts) to.hidden = rows(batch, T, c->mlp);
+                           .attended = rows(batch, T, a.model_width),
+                           .middle = rows(batch, T, a.model_width),
+                           .mlp_read = rows(batch, T, a.model_width),
+                           .mlp = rows(batch, T, a.model_width),
+                           .y = rows(batch, T, a.model_width)};
+    if (a.mlp) to.hidden = rows(batch, T, a.mlp);
     return to;
 }
 

@@ -1,0 +1,50 @@
+/* What lies inside one block, as the model computes it. */
+#include "web/engine/engine.h"
+
+#include <stdlib.h>
+
+int page_inside(page *p, int n, const mha_model_inputs *in, const int64_t T[2])
+{
+    mha_model_attention a = mha_model_attention_get(p->model, n);
+    mha_model_inside inside = {.attention = n};
+    mha_tensor weights = MHA_NO_TENSOR;
+    int64_t rows = T[a.decoder], M = a.model_width, H = a.heads, G = a.kv_heads;
+    const struct {
+        page_kind kind;
+        mha_tensor *to;
+        int64_t heads, columns; /* heads 0: (T,columns) */
+    } all[] = {
+        {PAGE_X, &inside.x, 0, M},
+        {PAGE_READ, &inside.read, 0, M},
+        {PAGE_Q, &inside.q, H, a.width},
+        {PAGE_K, &inside.k, G, a.width},
+        {PAGE_V, &inside.v, G, a.width},
+        {PAGE_SCORES, &inside.scores, H, rows},
+        {PAGE_WEIGHTS, &weights, H, rows},
+        {PAGE_HEADS, &inside.heads, H, a.width},
+        {PAGE_ATTENDED, &inside.attended, 0, M},
+        {PAGE_MIDDLE, &inside.middle, 0, M},
+        {PAGE_MLP_READ, &inside.mlp_read, 0, M},
+        {PAGE_MLP_HIDDEN, &inside.hidden, 0, a.mlp},
+        {PAGE_MLP, &inside.mlp, 0, M},
+        {PAGE_Y, &inside.y, 0, M},
+    };
+    if (!a.heads || a.cross) return page_fail("There is no such block.");
+    mha_tensor *maps = calloc((size_t)mha_model_attention_count(p->model), sizeof *maps);
+    int failed = maps ? 0 : page_fail("not enough memory for the results");
+    for (size_t i = 0; i < sizeof all / sizeof *all && !failed; i++) {
+        int64_t heads = all[i].heads, columns = all[i].columns;
+        float *numbers = page_take(p, all[i].kind, (heads ? heads : 1) * rows * columns);
+        failed = numbers ? 0 : -1;
+        if (columns)
+            *all[i].to = heads ? mha_tensor_4d(numbers, MHA_FLOAT32, 1, heads, rows, columns)
+                               : mha_tensor_3d(numbers, MHA_FLOAT32, 1, rows, columns);
+    }
+    if (!failed) {
+        maps[n] = weights;
+        mha_model_outputs out = {.maps = maps, .inside = &inside};
+        failed = page_check(mha_model_run(page_context, p->model, &out, in));
+    }
+    free(maps);
+    return failed;
+}
