@@ -32,7 +32,7 @@ function themeButton(store) {
 
 /* The panels, in the order of the page: create(store, model, data), and the condition for those that need more data. */
 const vitPanels = [
-  {create: (store, model, data) => createStepsPanel(store, imageSource(store, model, data))},
+  {create: (store, model, data) => createStepsPanel(imageSource(store, model, data))},
   {create: createDrawPanel},
   {create: createLookPanel},
   {create: createGridPanel},
@@ -94,14 +94,15 @@ function startAttention(data) {
 /* ---- A text model ------------------------------------------------------------------------------------------------ */
 
 /* The head and query that a panel starts with: an induction head if there is one, else one with a name; and the last token
- * whose strongest key is neither the first token nor itself. */
+ * whose strongest key is neither the first token nor itself, a word rather than a sign of the model such as <s> or [SEP]. */
 function firstChoice(set, attention) {
   const named = (word) => set.words.findIndex((words) => words.startsWith(word) && !words.endsWith('weakly'));
   const found = ['induction', 'the previous token', 'the same token', 'aligned', 'single'].map(named).find((n) => n >= 0);
   const n = found === undefined ? 0 : found;
   const block = Math.floor(n / set.heads), head = n % set.heads;
   const queries = Array.from({length: set.queries}, (_, i) => set.queries - 1 - i);
-  const token = queries.find((i) => ![0, i, undefined].includes(strongestKeys(attention.row(block, head, i), 1)[0]));
+  const telling = queries.filter((i) => ![0, i, undefined].includes(strongestKeys(attention.row(block, head, i), 1)[0]));
+  const token = [telling.find((i) => !/^[<[].*[\]>]$/.test(attention.queryTexts[i])), telling[0]].find((i) => i !== undefined);
   return {block, head, token: token === undefined ? set.queries - 1 : token};
 }
 
@@ -129,9 +130,10 @@ async function startText(data) {
   const writing = await startWriting(data, stores);
   const maps = data.sets.map((set, n) => createAttentionPanel(stores[n], set, n ? ids[set.title] : 'attention',
     data.sets.length > 1 ? set.title : 'Attention maps'));
-  const panels = writing ? [writing.panel, ...maps] : maps;
+  const encoder = Math.max(0, data.sets.findIndex(({title}) => title === 'Encoder')), walk = writing && textSource(stores[encoder], writing, data);
+  const panels = writing ? [writing.panel, createStepsPanel(walk), ...maps] : maps;
   stores[0].on('theme', (state) => stores.slice(1).forEach((store) => store.set({theme: state.theme})));
-  const view = {data, store: stores[0], stores, model: null, panels, writing};
+  const view = {data, store: stores[0], stores, model: null, panels, writing, walk};
   const facts = () => textFacts(data, stores.map((store) => store.get().set));
   const showFacts = pageHead(data, facts(), panels, textLeads[!writing ? 'still' : writing.writer.predicts ? 'predicts' : 'reads'], [...shareButtons(view), themeButton(stores[0])]);
   stores.forEach((store) => store.on('set', () => showFacts(facts())));

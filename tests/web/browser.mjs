@@ -15,7 +15,7 @@ export async function startBrowser(executablePath) {
  * page. `path`: a file or an address. options: width, height, dark, still (less motion), touch, before (a function that runs
  * in the page first), allow (permissions). */
 export async function openPage(browser, path, options = {}) {
-  const {width = 1200, height = 900, dark = false, still = false, touch = false, before = null, allow = []} = options;
+  const {width = 1200, height = 900, dark = false, still = false, touch = false, before = null, allow = [], hash = ''} = options;
   const context = await browser.newContext({
     viewport: {width, height},
     colorScheme: dark ? 'dark' : 'light',
@@ -34,7 +34,7 @@ export async function openPage(browser, path, options = {}) {
   page.on('request', (request) => {
     if (request.url().split('#')[0] !== address && !/^(data|blob):/.test(request.url())) requests.push(request.url());
   });
-  await page.goto(address);
+  await page.goto(address + hash);
   await page.waitForFunction(() => window.mhaView);
   return {page, problems, requests, close: () => context.close()};
 }

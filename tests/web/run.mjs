@@ -17,6 +17,7 @@ import {testSharing} from './share.mjs';
 import {makeStatistics, testStatistics} from './statistics.mjs';
 import {testSteps} from './steps.mjs';
 import {makeTexts, testTexts} from './text.mjs';
+import {testTextWalk} from './walk.mjs';
 import {makeTraining, testTraining} from './train.mjs';
 import {makeBatch, makeWeights, testWeights} from './weights.mjs';
 import {testWriting} from './write.mjs';
@@ -90,6 +91,7 @@ if (made) {
     inBrowser(async (browser) => {
       await testDrawing(browser, mha, folder, Object.keys(crowds)[0]);
       await testSteps(browser, folder);
+      await testTextWalk(browser, folder);
       await testTraining(browser, folder);
       await testSharing(browser, folder);
       await testPhone(browser, folder);

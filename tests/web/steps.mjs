@@ -85,9 +85,11 @@ const factsOf = (page) => page.evaluate(() => {
   const rows = result.maps[block].map((map) => Array.from(map.subarray(token * tokens, (token + 1) * tokens)));
   const colour = (name) => style.getPropertyValue(name).trim();
   const best = rows[head].indexOf(Math.max(...rows[head])), marked = key === null ? best : key;
-  return {tokens, first, across, heads: config.heads[block], token, key: marked, weights: rows.map((row) => row[marked]),
+  return {tokens, first, across, heads: config.heads[block], token, key: marked, readOut: 0, weights: rows.map((row) => row[marked]),
     colours: {accent: colour('--accent'), key: colour('--key'), line: colour('--line')}};
 });
+
+const imageWalk = {tokenOf, factsOf, choose: (page, choice) => page.evaluate((state) => window.mhaView.store.set(state), choice)};
 
 /* The last frame has one number of the key in each lane: its weight. */
 function expectLaneNumbers({texts}, title, facts, what) {
@@ -98,15 +100,16 @@ function expectLaneNumbers({texts}, title, facts, what) {
   }
 }
 
-async function followsOne(page, choice) {
-  await page.evaluate((state) => window.mhaView.store.set(state), choice);
-  const facts = await factsOf(page), count = Number(await page.getAttribute('#steps-slider', 'max'));
+/* Every step for a query, a head and a key. `walk` says how they are chosen, and what the page should then show. */
+export async function followsOne(page, choice, walk = imageWalk) {
+  await walk.choose(page, choice);
+  const facts = await walk.factsOf(page), count = Number(await page.getAttribute('#steps-slider', 'max'));
   let seen = 0;
   for (let number = 2; number <= count; number++) {
     const {title, name, frames} = await playStep(page, number), what = `${JSON.stringify(choice)}, ${title}`;
-    if (name) expect(tokenOf(name, facts) === facts.key, `${what}: the numbers are of "${name}", the key is ${facts.key}`);
+    if (name) expect(walk.tokenOf(name, facts) === facts.key, `${what}: the numbers are of "${name}", the key is ${facts.key}`);
     frames.forEach(({boxes}, n) => {
-      const {query, key} = marksOf(boxes, facts.tokens, facts.colours), own = title === 'The answer' ? 0 : facts.token;
+      const {query, key} = marksOf(boxes, facts.tokens, facts.colours), own = title === 'The answer' ? facts.readOut : facts.token;
       seen += query.length + key.length;
       expect(query.every((row) => row === own), `${what}, frame ${n} of ${frames.length}: queries ${query}, not ${own}`);
       expect(key.every((row) => row === facts.key), `${what}, frame ${n} of ${frames.length}: keys ${key}, not ${facts.key}`);
@@ -204,7 +207,7 @@ async function framesAreShort(page) {
   expect(times.length > 60 && at(0.5) < 1000 / 60, `a frame takes ${at(0.5)} ms`);
 }
 
-async function withStage(browser, path, run) {
+export async function withStage(browser, path, run) {
   const {page, problems, close} = await openPage(browser, path, {before: watchStage});
   await page.locator('#steps').scrollIntoViewIfNeeded();
   await page.waitForFunction(() => /^1 of /.test(document.getElementById('step-title').textContent));

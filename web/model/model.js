@@ -161,27 +161,21 @@ function takeStatistics(model, run, heads) {
   return {pairs, statistics: splitHeads(model, run.take('statistics', heads * 4), 4).map((block) => block.map(of))};
 }
 
-/* The outputs of heads (T,D) side by side: (T,heads * D). */
-function concatHeads(heads, T, D) {
-  const all = new Float32Array(T * heads.length * D);
-  heads.forEach((head, h) => {
-    for (let t = 0; t < T; t++) all.set(head.subarray(t * D, (t + 1) * D), (t * heads.length + h) * D);
-  });
-  return all;
-}
-
-/* What lies inside a block, on an image: x, n, q[h], k[g], v[g], scores[h], weights[h], own[h] (the output of a head), heads[h]
- * (the same times its gate), concat, out (the output of attention), mid (x after adding it), n2, hidden, mlp, y (the input of the
- * next block). */
-function runBlock(model, block, pixels, gates) {
-  const {index, heads: H, groups: G} = block, inside = modelWithGates(model, gates).insideImage(index, pixels);
-  const list = (numbers, count) => splitNumbers(numbers, count, numbers.length / count), own = list(inside.heads, H);
-  const heads = own.map((head, h) => (gates[index][h] === 1 ? head : head.map((value) => gates[index][h] * value)));
+/* What lies inside a block of H heads and G heads of keys and values, as the engine gives it (mha_model_inside), by heads: x, n, q[h],
+ * k[g], v[g], scores[h], weights[h], heads[h], out (what attention adds), mid (x after that), n2, hidden (empty for a mixture of experts),
+ * mlp, y (the input of the next block). */
+function splitInside(inside, H, G) {
+  const list = (numbers, count) => splitNumbers(numbers, count, numbers.length / count);
   return {
     x: inside.x, n: inside.read,
     q: list(inside.q, H), k: list(inside.k, G), v: list(inside.v, G),
-    scores: list(inside.scores, H), weights: list(inside.weights, H),
-    own, heads, concat: concatHeads(heads, model.tokens, model.config.head_width),
+    scores: list(inside.scores, H), weights: list(inside.weights, H), heads: list(inside.heads, H),
     out: inside.attended, mid: inside.middle, n2: inside.mlpRead, hidden: inside.mlpHidden, mlp: inside.mlp, y: inside.y,
   };
+}
+
+/* The same of a block on an image. The output of a head that is off is zero. */
+function runBlock(model, {index, heads, groups}, pixels, gates) {
+  const run = splitInside(modelWithGates(model, gates).insideImage(index, pixels), heads, groups);
+  return {...run, heads: run.heads.map((head, h) => (gates[index][h] === 1 ? head : head.map((value) => gates[index][h] * value)))};
 }

@@ -93,6 +93,14 @@ const writeFields = {
   seed: settingField('seed'),
 };
 
+/* The walk-through over a text; its query is that of the maps. */
+const walkFields = {
+  step: countField('step', ({state}) => state.steps),
+  'step-layer': countField('block', ({walk}) => walk.model.blocks.length),
+  'step-head': countField('head', ({walk, state}) => walk.model.blocks[state.block].heads),
+  'step-key': countField('key', ({state}) => state.set.keys),
+};
+
 const shareFields = {
   vit: {
     image: imageField,

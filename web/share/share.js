@@ -8,11 +8,13 @@ const shareVersion = '1';
 
 /* Each store of the page with its fields: those of the second and third panel of a page have a number in their names. A text
  * comes first, because tokens are counted in it. */
-function shareStores({data, model, stores, pictures, writing}) {
+function shareStores({data, model, stores, pictures, writing, walk}) {
   const sets = data.sets || [data];
   const panels = stores.map((store, n) => ({store, after: n ? String(n + 1) : '', fields: shareFields[data.kind] || shareFields.maps,
     about: () => ({model, pictures, set: store.get().set || sets[n], state: store.get()})}));
-  return writing ? [{store: writing.store, after: '', fields: writeFields, about: () => ({writing, state: writing.store.get()})}, ...panels] : panels;
+  if (!writing) return panels;
+  return [{store: writing.store, after: '', fields: writeFields, about: () => ({writing, state: writing.store.get()})}, ...panels,
+    {store: walk.store, after: '', fields: walkFields, about: () => ({walk, state: walk.store.get()})}];
 }
 
 /* "v=1&..", with the panel that is in view. */
@@ -80,7 +82,7 @@ function goToPanel(panels, id) {
 
 /* Opens the state of the address or of the copy, and keeps the address up to date. */
 function startSharing(view) {
-  const {panels, stores, writing} = view;
+  const {panels} = view;
   let timer = 0, known = null; /* the end of the address, as it was last read or written */
   view.pictures = view.data.images ? view.data.images.length : 0;
   const write = () => {
@@ -111,7 +113,7 @@ function startSharing(view) {
   const kept = document.getElementById('mha-state');
   if (!location.hash && kept) open(JSON.parse(kept.textContent));
   openAddress();
-  for (const store of writing ? [writing.store, ...stores] : stores) store.on(Object.keys(store.get()).filter((key) => key !== 'survey'), later);
+  for (const {store} of shareStores(view)) store.on(Object.keys(store.get()).filter((key) => key !== 'survey'), later);
   window.addEventListener('hashchange', openAddress);
   window.addEventListener('scroll', later, {passive: true});
 }

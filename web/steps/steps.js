@@ -69,11 +69,12 @@ function createStepChoice(store, {model, choices}) {
 /* ---- The panel --------------------------------------------------------------------------------------------------- */
 
 /* `source` gives the facts: imageSource or textSource. */
-function createStepsPanel(store, source) {
+function createStepsPanel(source) {
+  const {store} = source;
   const title = 'Attention, step by step', stage = createStage(store), keys = stepKeys(source.model);
-  const heading = element('h3', {id: 'step-title'}), formula = element('div', {class: 'step-formula'});
+  const heading = element('h3', {id: 'step-title'}, `1 of ${keys.length}`), formula = element('div', {class: 'step-formula'});
   const words = element('p', {class: 'step-words', id: 'steps-words'});
-  const numbers = element('div', {class: 'step-numbers'}), legend = createLegend();
+  const numbers = element('div', {class: 'step-numbers'}), legend = createLegend(), absent = element('p', {class: 'notice', hidden: true});
   const texts = new Map();
   let facts = null, stale = true, inSight = false;
 
@@ -91,6 +92,15 @@ function createStepsPanel(store, source) {
   const player = createStepPlayer(clock, keys.length), choice = createStepChoice(store, source);
 
   function refresh() {
+    const why = source.why();
+    absent.textContent = why || '';
+    absent.hidden = !why;
+    body.hidden = Boolean(why);
+    if (why) {
+      facts = null;
+      if (clock.playing) clock.play(false);
+      return;
+    }
     if (!stale && facts) return;
     stale = false;
     facts = source.facts();
@@ -104,7 +114,8 @@ function createStepsPanel(store, source) {
 
   /* `said`: the change was made in this panel, not in another one. */
   function changeStep(said) {
-    if (!facts) return void refresh();
+    if (!facts) refresh();
+    if (!facts) return;
     const key = keys[clock.index], text = textOf(key);
     stage.enter(key);
     player.update(text.title);
@@ -129,9 +140,10 @@ function createStepsPanel(store, source) {
   const panel = {
     id: 'steps',
     title,
-    element: panelFrame('steps', title, null, null, body),
+    element: panelFrame('steps', title, null, null, absent, body),
     toSvg() {
       refresh();
+      if (!facts) throw new Error(source.why());
       return stepSvg(facts, keys[clock.index], clock.index + 1, source.about());
     },
   };

@@ -32,7 +32,7 @@ function keysByWeight(weightRow, visible) {
 /* ---- Facts ------------------------------------------------------------------------------------------------------- */
 
 /* All values of the walk that panels of images and of texts share. `walk` says what its tokens are (steps_image.js and steps_text.js);
- * `run` is the inside of the block, `last` that of the last one. */
+ * `run` is the inside of the block, `last()` that of the last one, which the end alone needs. */
 function stepFacts(walk, state, run, last) {
   const {model, T} = walk, {config} = model, {block, head, token: t} = state, parts = model.blocks[block];
   const H = parts.heads, G = parts.groups, D = config.head_width, visible = config.causal ? t + 1 : T;
@@ -43,13 +43,17 @@ function stepFacts(walk, state, run, last) {
       weightRow: rowOf(run.weights[h], T, t)};
   });
   const order = keysByWeight(lanes[head].weightRow, visible);
-  const key = state.key === null || state.key >= visible ? order[0] : state.key;
+  const seen = state.key !== null && state.key < visible && Number.isFinite(lanes[head].scoreRow[state.key]), key = seen ? state.key : order[0];
   return {
     walk, model, block, head, t, key, order, visible, lanes, run, T, D, H, G,
     M: config.width, F: config.mlp, blocks: model.blocks.length, root: Math.sqrt(D),
-    normed: config.normed, post: config.post, parallel: config.parallel, finalMatrix: matrixOf(last.y, T, config.width, commonSize(last.y)),
+    normed: config.normed, post: config.post, parallel: config.parallel,
     name: walk.longName(t), keyName: walk.longName(key), nameOf: walk.longName, shortOf: walk.shortName,
     matrices: {...streamMatrices(run, T, config), ...headMatrices(lanes, T, D), ...walk.matrices(block, run)},
+    get finalMatrix() {
+      const {y} = last();
+      return matrixOf(y, T, config.width, commonSize(y));
+    },
   };
 }
 

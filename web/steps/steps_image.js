@@ -243,7 +243,6 @@ const imageWalk = {
   look: lookAtPatches,
   subject: imageSubject,
   drawKey: drawKeyPatch,
-  scoreNote: ({D}) => `QKᵀ ÷ √${D}`,
   /* Thumbnails beside rows of height `each`, with numbers on their left. */
   railSizes(narrow, each) {
     const number = narrow ? 21 : 28, thumb = limit(each, 2, 26);
@@ -298,19 +297,20 @@ function imageSource(store, model, data) {
   }
 
   return {
-    model,
+    model, store,
     changes: ['result', 'block', 'head', 'token', 'key', 'theme'],
     forgetKey: ['image', 'drawing', 'block', 'token'],
     hint: 'Click a row, a patch or a bar to mark another query, key or head.',
     choices: () => Array.from({length: model.tokens}, (_, t) => (t < model.first ? 'class token' : `patch ${shortTokenName(model, t)}`)),
     about: () => `${data.title}, ${imageNow().name}`,
+    why: () => null,
     facts() {
       const state = store.get(), image = imageNow(), {probabilities, logits} = state.result, {block} = state;
-      const walk = {...imageWalk, model, T: model.tokens, cardHeight: mapHeight(model, 1), isOn: (b, h) => Boolean(state.gates[b][h]),
+      const walk = {...imageWalk, model, T: model.tokens, cardHeight: mapHeight(model, 1), scaling: rootScaling(model.config.head_width), isOn: (b, h) => Boolean(state.gates[b][h]),
         longName: (t) => longTokenName(model, t), shortName: (t) => shortTokenName(model, t),
         railBoxes: (...place) => patchRailBoxes(model.tokens, ...place), matrices: (b, blockRun) => imageMatrices(model, b, image, blockRun),
         ...imagePictures(model, state, image, () => facts.matrices.P0.scale)};
-      const facts = stepFacts(walk, state, inside(state, block), inside(state, model.blocks.length - 1));
+      const facts = stepFacts(walk, state, inside(state, block), () => inside(state, model.blocks.length - 1));
       const answers = shownClasses(probabilities, 10).map((c) => ({name: String(c), share: probabilities[c]}));
       return Object.assign(facts, {answers, logits, readOut: model.first ? 0 : null});
     },

@@ -60,12 +60,12 @@ function vectorElement(name, values, {own = null, role = null, most = largestSiz
 }
 
 /* One score, number by number: the query, the marked key, and their products, which sum to the score. */
-function scoreVectors({lanes, head, t, D, key, root, keyName}) {
+function scoreVectors({lanes, head, t, D, key, root, keyName, walk}) {
   const {q, k, scoreRow} = lanes[head], query = rowOf(q, D, t), other = rowOf(k, D, key);
   const products = query.map((x, d) => x * other[d]), n = shortNumber;
   return [vectorElement('query', query, {role: 'query'}), vectorElement('key', other, {role: 'key'}), vectorElement('products', products),
-    element('p', {class: 'hint'}, `Head ${head + 1}, key: ${keyName}. The products add up to ${n(scoreRow[key] * root)}.`,
-      ` Divided by √${D} = ${n(root)}, the score is ${n(scoreRow[key])}.`)];
+    element('p', {class: 'hint'}, `Head ${head + 1}, key: ${keyName}. The products add up to ${n(products.reduce((sum, x) => sum + x, 0))}.`,
+      walk.scaling.plain ? ` Divided by √${D} = ${n(root)}, the score is ${n(scoreRow[key])}.` : ` From that, the score is ${n(scoreRow[key])}.`)];
 }
 
 /* What the marked key gets in every head. */

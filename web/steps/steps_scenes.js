@@ -127,7 +127,7 @@ function barsPiece(facts, lane, box, stages, options = {}) {
 }
 
 function scoresScene(facts, layout) {
-  const stages = barStages(facts), note = facts.walk.scoreNote(facts);
+  const stages = barStages(facts), {note} = facts.walk.scaling;
   return laneScene(facts, layout, (box) => laneProduct(box, layout).s, note, (lane, box) => {
     const {h} = lane, {q, kt, s, bars} = laneProduct(box, layout), wide = q.width >= 14;
     const small = {below: null, small: true, into: 'S' + h, h};

@@ -2,7 +2,7 @@
 
 /* As wide as its container, of one height for all steps, so that nothing below moves. */
 function createStage(store) {
-  const canvas = element('canvas', {id: 'steps-stage', class: 'stage', tabindex: 0, role: 'img'});
+  const canvas = element('canvas', {id: 'steps-stage', class: 'stage', tabindex: 0, role: 'img', 'aria-label': 'The steps of attention'});
   let scenes = new Map(), facts = null, view = null, before = null, now = null;
 
   function sceneFor(key) {

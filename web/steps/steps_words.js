@@ -48,25 +48,33 @@ function splitStep({H, D, T}) {
   };
 }
 
+/* What becomes of the product of a query and a key: here, it is divided by the root of the width. `more` is what else happens to it, in
+ * sentences; `plain` if nothing does. */
+function rootScaling(D) {
+  return {plain: true, note: `QKᵀ ÷ √${D}`, words: `, divided by √${D} so that it does not grow with the width`, more: '',
+    formula: ['÷', symbol(`√${D}`, {}, shortNumber(Math.sqrt(D)))]};
+}
+
 function scoresStep(facts) {
-  const {T, D, lanes, head, key, name, keyName, visible, walk} = facts;
+  const {T, D, lanes, head, key, name, keyName, visible, walk: {scaling}} = facts;
   const hidden = visible < T ? ` A causal model hides the ${plural(T - visible, 'token')} after it.` : '';
   return {
     title: 'Compare the query with every key',
-    formula: [symbol('S', {sub: 'h'}, T, T), '=', symbol('Q', {sub: 'h'}, T, D), symbol('K', {sub: 'h', sup: 'T'}, D, T), '÷', symbol(`√${D}`, {}, shortNumber(Math.sqrt(D)))],
-    words: ['A score is the dot product of a query and a key, divided by √', `${D} so that it does not grow with the width. It is large where the two match. In head ${head + 1}, `,
+    formula: [symbol('S', {sub: 'h'}, T, T), '=', symbol('Q', {sub: 'h'}, T, D), symbol('K', {sub: 'h', sup: 'T'}, D, T), ...scaling.formula],
+    words: [`A score is the dot product of a query and a key${scaling.words}. It is large where the two match. ${scaling.more}`, `In head ${head + 1}, `,
       asQuery(name), ' and ', asKey(keyName), ` score ${barText('score', lanes[head].scoreRow[key])}.${hidden}`],
   };
 }
 
 function softmaxStep(facts) {
-  const {T, lanes, head, key, name, keyName} = facts;
+  const {T, lanes, head, key, name, keyName, model, block} = facts;
   return {
     title: 'Turn scores into weights',
     formula: [symbol('P', {sub: 'h'}, T, T), '=', 'softmax(', symbol('S', {sub: 'h'}, T, T), ')'],
     words: ['e to the power of each score, divided by the sum over the row: all weights of a query are positive and add up to 100 %. In head ',
       `${head + 1}, `, asQuery(name), ` gives ${percent(lanes[head].weightRow[key])} of its attention to `, asKey(keyName),
-      `. Uniform attention would be ${percent(1 / facts.visible)}.`],
+      `. Uniform attention would be ${percent(1 / facts.visible)}.`,
+      model.blocks[block].sinks ? ' In this model a learned sink takes a share of every row, so that its weights add up to less.' : ''],
   };
 }
 
@@ -123,12 +131,13 @@ function residualStep(facts) {
 }
 
 function mlpStep(facts) {
-  const {T, M, F, run, t, post} = facts, length = (matrix) => shortNumber(lengthOf(rowOf(matrix, M, t)));
-  const sum = [symbol('X′', {}, T, M), '+', 'MLP(', symbol(post ? 'X′' : 'norm(X′)', {}, T, M), ')'];
+  const {T, M, F, run, t, post, parallel, model} = facts, length = (matrix) => shortNumber(lengthOf(rowOf(matrix, M, t)));
+  const sum = [symbol('X′', {}, T, M), '+', 'MLP(', symbol(parallel ? 'norm(X)' : facts.normed ? 'norm(X′)' : 'X′', {}, T, M), ')'];
   return {
     title: 'The MLP: every token on its own',
     formula: post ? [symbol('Y', {}, T, M), '=', normName(facts) + '(', ...sum, ')'] : [symbol('Y', {}, T, M), '=', ...sum],
-    words: [`A small network processes each row separately: ${M} numbers become ${F}, pass a nonlinear function, and become ${M} again. ` +
+    words: [parallel ? 'Beside attention, and from the same X: a' : 'A', ` small network processes each row separately: ${M} numbers become ${F}, pass a nonlinear function, and become ${M} again. `,
+      model.experts ? `There are ${model.experts} of them, and each row goes through the ${model.used} that fit it best. ` : '',
       `The result, of length ${length(run.mlp)} in the framed row, is added too. Attention moves information between tokens; the MLP works on what has arrived.`],
   };
 }

@@ -1,0 +1,119 @@
+/* The walk-through over a text: as over an image, for models that write, that fill masks, and with an encoder. The models are those of
+ * text_models.mjs: a token per letter. */
+import {join} from 'node:path';
+import {expect, test} from './harness.mjs';
+import {expectExports, frames, openPage} from './browser.mjs';
+import {followsOne, withStage} from './steps.mjs';
+import {type} from './write_page.mjs';
+
+const textWalk = {
+  choose: (page, choice) => page.evaluate((state) => window.mhaView.walk.store.set(state), choice),
+  tokenOf: (name) => Number(name.match(/\(token (\d+)\)/)[1]) - 1,
+  factsOf: (page) => page.evaluate(() => {
+    const {T, H, t, key, readOut, lanes} = window.mhaView.walk.facts(), style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    return {tokens: T, heads: H, token: t, key, readOut, weights: lanes.map(({weightRow}) => weightRow[key]),
+      colours: {accent: colour('--accent'), key: colour('--key'), line: colour('--line')}};
+  }),
+};
+
+const words = (page) => page.textContent('#steps-words');
+
+async function goTo(page, step) {
+  await page.fill('#steps-slider', String(step));
+  await frames(page, 2);
+}
+
+const lastStep = async (page) => Number(await page.getAttribute('#steps-slider', 'max'));
+
+/* Steps are of the text that is typed, the query of the maps, and a key of its own. */
+async function followsTheText(page) {
+  await type(page, 'a red ball');
+  await goTo(page, 1);
+  expect(/one of 11 tokens\.$/.test(await words(page)), await words(page));
+  await page.evaluate(() => window.mhaView.store.set({token: 4}));
+  await frames(page, 2);
+  expect(/\u201ce\u201d \(token 5\)/.test(await words(page)), await words(page));
+  await page.selectOption('#steps-token', '2');
+  expect((await page.evaluate(() => window.mhaView.store.get().token)) === 2, 'the maps do not follow the query');
+  expect((await page.locator('#steps-key option').count()) === 3, 'a causal model sees later keys');
+  await type(page, 'b'.repeat(60));
+  await frames(page, 2);
+  expect(/first 48 of 61/.test(await words(page)), await words(page));
+  expect((await page.locator('#steps-token option').count()) === 48, 'there are other tokens to choose from');
+  await goTo(page, await lastStep(page));
+  expect(/everything begins anew/.test(await words(page)), await words(page));
+}
+
+/* Every step has its text, and no number that is none. */
+async function hasAllSteps(page) {
+  const count = await lastStep(page), seen = new Set();
+  for (let step = 1; step <= count; step++) {
+    await goTo(page, step);
+    const all = await page.textContent('#steps');
+    expect(!/NaN|undefined|Infinity|null/.test(all), `step ${step}: ${all.match(/.{0,30}(NaN|undefined|Infinity|null).{0,30}/)}`);
+    seen.add(await words(page));
+  }
+  expect(seen.size === count, `${seen.size} texts for ${count} steps`);
+}
+
+/* An encoder reads a text as a whole: one that is too long has no steps, and says so. */
+async function masksAreWalked(page) {
+  await type(page, 'the c[MASK]t');
+  await hasAllSteps(page);
+  expect(/in place of the mask/.test(await words(page)), await words(page));
+  await type(page, 'the cat');
+  await frames(page, 2);
+  expect(/With a mask in the text/.test(await words(page)), await words(page));
+  await type(page, 'a'.repeat(60));
+  await frames(page, 2);
+  expect(await page.isHidden('#steps-stage'), 'the steps of an older text stay');
+  expect(/takes up to 48 tokens; this text has 61/.test(await page.textContent('#steps .notice')), await page.textContent('#steps .notice'));
+  await type(page, 'the cat');
+  await frames(page, 2);
+  expect(await page.isVisible('#steps-stage'), 'the steps do not come back');
+}
+
+async function walksAreShared(browser, path) {
+  const first = await openPage(browser, path);
+  await type(first.page, 'a cat and a dog');
+  await first.page.evaluate(() => {
+    window.mhaView.store.set({token: 9});
+    window.mhaView.walk.store.set({block: 1, head: 1});
+    window.mhaView.walk.store.set({key: 3, step: 6});
+  });
+  await first.page.waitForFunction(() => /step-key=3/.test(location.hash) && /step=6/.test(location.hash) && /query=9/.test(location.hash));
+  const hash = await first.page.evaluate(() => location.hash);
+  await first.close();
+  const second = await openPage(browser, path, {hash});
+  const got = await second.page.evaluate(() => {
+    const {block, head, key, step, token} = window.mhaView.walk.store.get();
+    return {block, head, key, step, token};
+  });
+  expect(JSON.stringify(got) === JSON.stringify({block: 1, head: 1, key: 3, step: 6, token: 9}), JSON.stringify(got));
+  await second.page.locator('#steps').scrollIntoViewIfNeeded();
+  await second.page.waitForFunction(() => /^7 of /.test(document.getElementById('step-title').textContent));
+  expect(second.problems.length === 0, second.problems.join('; '));
+  await second.close();
+}
+
+export async function testTextWalk(browser, folder) {
+  const path = (name) => join(folder, `${name}.html`);
+  const {page, close} = await openPage(browser, path('text')), runs = await page.evaluate(() => Boolean(window.mhaView.walk));
+  await close();
+  if (!runs) return; /* the engine has no tokenizers: the page shows the texts that it was written with */
+  await test('steps_of_a_text_mark_what_their_numbers_are_of', () => withStage(browser, path('text'), async (stage) => {
+    await followsOne(stage, {block: 1, head: 1, token: 5, key: 2}, textWalk);
+  }));
+  await test('steps_follow_a_typed_text', () => withStage(browser, path('text'), async (stage) => {
+    await hasAllSteps(stage);
+    await followsTheText(stage);
+    await expectExports(stage, 'steps');
+  }));
+  await test('steps_of_masks', () => withStage(browser, path('masks'), masksAreWalked));
+  await test('steps_of_an_encoder_beside_a_decoder', () => withStage(browser, path('pair'), async (stage) => {
+    await hasAllSteps(stage);
+    expect(/The decoder reads these rows/.test(await words(stage)), await words(stage));
+  }));
+  await test('steps_of_a_text_are_shared', () => walksAreShared(browser, path('text')));
+}

@@ -1,0 +1,136 @@
+/* Draws the tokens of a text: as a line of words, beside the rows of matrices, and those that a head looks at. Drawers are called as in
+ * steps_draw.js. */
+
+const wordOf = (text) => visibleToken(text.trim() || text);
+
+/* ---- The text, cut into tokens ----------------------------------------------------------------------------------- */
+
+/* Boxes of tokens in lines as wide as the stage, in the largest letters that fit: {boxes, size}. `gap` lies between them, in letters. */
+function wordBoxes(words, {width, height}, gap) {
+  const most = width - 24, room = height - 30;
+  for (const size of [44, 37, 31, 26, 22, 19, 16, 14, 12, 10, 8]) {
+    const lines = wordLines(words, size, gap * size, most), each = size * 3, high = lines.length * each;
+    if (high > room && size > 8) continue;
+    const top = Math.max(8, (height - high) / 2 + size * 0.5), boxes = [];
+    lines.forEach((line, n) => {
+      let x = (width - line.reduce((sum, wide) => sum + wide, gap * size * (line.length - 1))) / 2;
+      for (const wide of line) {
+        boxes.push({x, y: top + n * each, width: wide, height: size * 1.7});
+        x += wide + gap * size;
+      }
+    });
+    return {boxes, size};
+  }
+  return null;
+}
+
+/* The widths of the words of each line. */
+function wordLines(words, size, gap, most) {
+  const lines = [[]];
+  let used = 0;
+  for (const word of words) {
+    const wide = Math.min(most, textWidth(fitToken(word, most, size, 500), size, 500) + size * 0.7);
+    if (used + wide > most && lines.at(-1).length) {
+      lines.push([]);
+      used = 0;
+    }
+    lines.at(-1).push(wide);
+    used += wide + gap;
+  }
+  return lines;
+}
+
+/* Chips with the number of each token below; the marked one framed. */
+function drawChips(pen, {size}, boxes, look, {facts, colours}) {
+  const {words, ids} = facts.walk, {alpha} = look;
+  boxes.forEach((box, t) => {
+    pen.box(box, {fill: colours.page, stroke: colours.line, radius: 5, alpha});
+    pen.label(box.x + box.width / 2, box.y + box.height * 0.5 + size * 0.35, fitToken(words[t], box.width, size, 500),
+      {size, weight: 500, anchor: 'middle', fill: t === facts.t ? colours.accent : colours.ink, alpha});
+    const id = String(ids[t]), small = Math.min(12, size * 0.6);
+    if (textWidth(id, small, 400) > box.width + size * 0.3) return;
+    pen.label(box.x + box.width / 2, box.y + box.height + small * 1.25, id, {size: small, anchor: 'middle', fill: colours.soft, alpha: alpha * clamp01(2 * look.p - 1)});
+  });
+  if (look.settled) drawFrame(pen, boxes[facts.t], colours.accent, colours, alpha);
+}
+
+/* ---- Beside rows ------------------------------------------------------------------------------------------------- */
+
+const railLetter = (each) => limit(each * 0.85, 9, 13);
+
+/* The place of each token on the left of its row, as wide as its word. */
+function wordRailBoxes(words, layout, x, y, height) {
+  const each = height / words.length, size = railLetter(each), edge = x + layout.rail - 6;
+  return words.map((word, t) => {
+    const wide = Math.min(layout.rail - 10, textWidth(fitToken(word, layout.rail - 10, size, 400), size, 400));
+    return {x: edge - wide, y: y + t * each, width: wide, height: each};
+  });
+}
+
+/* Words that have room: all, or every second, or fewer. The marked ones come last, in frames, and push their neighbours out. */
+function drawWordRail(pen, piece, boxes, look, view) {
+  if (piece.size) return drawChips(pen, piece, boxes, look, view);
+  const {facts, colours, layout} = view, {words} = facts.walk, {alpha} = look, size = railLetter(piece.each), every = Math.ceil(10 / piece.each);
+  const middle = (t) => boxes[t].y + boxes[t].height / 2, marked = markedWords(facts, piece.keyToo, middle, colours);
+  const near = (t) => look.settled && marked.some(({y}) => Math.abs(y - middle(t)) < 13);
+  boxes.forEach((box, t) => {
+    if ((t % every && look.settled) || near(t)) return;
+    pen.label(box.x + box.width, middle(t) + size * 0.36, fitToken(words[t], layout.rail - 10, size, 400),
+      {size, anchor: 'end', fill: colours.soft, alpha});
+  });
+  if (look.settled) drawMarkedWords(pen, marked, boxes[0].x + boxes[0].width, alpha, view);
+}
+
+/* The query and the key, {t, colour, y}, far enough from each other for both. */
+function markedWords({t, key}, keyToo, middle, colours) {
+  const query = {t, colour: colours.accent, y: middle(t)}, away = middle(key) - query.y;
+  if (!keyToo || key === t) return [query];
+  return [query, {t: key, colour: colours.key, y: query.y + (away < 0 ? Math.min(-17, away) : Math.max(17, away))}];
+}
+
+function drawMarkedWords(pen, marked, edge, alpha, {facts, colours, layout}) {
+  for (const {t, colour, y} of marked) {
+    const word = fitToken(facts.walk.words[t], layout.rail - 12, 12, 700), wide = textWidth(word, 12, 700);
+    pen.box({x: edge - wide - 3, y: y - 8, width: wide + 6, height: 16}, {fill: colours.card, stroke: colour, line: 1.5, radius: 3, alpha});
+    pen.label(edge, y + 4, word, {size: 12, weight: 700, anchor: 'end', fill: colour, alpha});
+  }
+}
+
+/* The marked key below bars, centred on `middle` as far as their box allows; returns its place. */
+function drawKeyWord(pen, middle, foot, box, alpha, {facts, colours}) {
+  const word = fitToken(facts.walk.words[facts.key], box.width, 11, 700), width = textWidth(word, 11, 700);
+  const x = limit(middle - width / 2, box.x, Math.max(box.x, box.x + box.width - width));
+  pen.label(x, foot - 2, word, {size: 11, weight: 700, fill: colours.key, alpha});
+  return {x, width};
+}
+
+/* ---- What a head looks at ---------------------------------------------------------------------------------------- */
+
+const listRow = 17;
+
+/* The keys with the largest weights, as many as there is room for, in the order of the text. */
+function lookAtWords(facts, {h, weightRow}, whole, bars) {
+  const {T, key, t, visible} = facts, room = Math.max(2, Math.floor(whole.height / listRow)), own = keysByWeight(weightRow, visible);
+  const first = [key, ...(visible > t ? [t] : [])], keys = [...new Set([...first, ...own])].slice(0, Math.min(room, visible)).sort((a, b) => a - b);
+  const each = Math.min(22, whole.height / keys.length), width = Math.min(whole.width, 190);
+  const box = {x: whole.x + (whole.width - width) / 2, y: whole.y + (whole.height - each * keys.length) / 2, width, height: each * keys.length};
+  const wide = bars.width / T, scale = facts.matrices['P' + h].scale;
+  const flows = keys.map((j, n) => ({box: {x: bars.x + j * wide, y: bars.y + bars.height / 2, width: wide, height: wide},
+    to: {x: box.x, y: box.y + n * each, width, height: each - 1}, fill: colourOf(scaleValue(weightRow[j], scale)), share: 1}));
+  return {piece: {kind: 'list', box, keys, each, scale}, flows};
+}
+
+function drawWordList(pen, {keys, each, scale, h}, box, look, {facts, colours}) {
+  const late = look.fresh ? (look.settled ? clamp01((look.p - 0.7) / 0.3) : 0) : 1, alpha = look.alpha * late, {weightRow} = facts.lanes[h];
+  const size = limit(each * 0.7, 9, 13);
+  keys.forEach((j, n) => {
+    const x = scaleValue(weightRow[j], scale), row = {x: box.x, y: box.y + n * each, width: box.width, height: each - 1};
+    const share = percent(weightRow[j]), beside = textWidth(share, size - 1, 400) + 8, wide = row.width - beside > 30;
+    pen.box(row, {fill: colourOf(x), alpha});
+    pen.label(row.x + 4, row.y + each / 2 + size * 0.33, fitToken(facts.walk.words[j], row.width - 8 - (wide ? beside : 0), size, 500),
+      {size, weight: 500, fill: inkOn(x), alpha});
+    if (wide) pen.label(row.x + row.width - 4, row.y + each / 2 + size * 0.33, share, {size: size - 1, anchor: 'end', fill: inkOn(x), alpha});
+    if (!look.settled || (j !== facts.key && j !== facts.t)) return;
+    drawFrame(pen, {x: row.x + 1, y: row.y + 1, width: row.width - 2, height: row.height - 2}, j === facts.key ? colours.key : colours.accent, colours, look.alpha);
+  });
+}
