@@ -60,7 +60,7 @@ async function expectSwitches(page, what) {
 /* ---- The stage ---------------------------------------------------------------------------------------------------- */
 
 /* Runs in the page before its scripts: notes where the texts and matrices of the stage are, in its pixels. */
-function watchTexts() {
+export function watchTexts() {
   const kind = CanvasRenderingContext2D.prototype, write = kind.fillText, clear = kind.clearRect, draw = kind.drawImage;
   const shifts = {left: 0, center: 0.5, right: 1};
   window.stageTexts = [];
@@ -87,12 +87,12 @@ function watchTexts() {
   };
 }
 
-/* In every step no two texts lie on each other, none leaves the stage, and at most 85 pixels above and below are empty. */
-async function expectStage(page, what) {
+/* In every step no two texts lie on each other, none leaves the stage, and at most so many pixels above and below are empty. */
+export async function expectStage(page, what, most = 85) {
   const count = Number(await page.getAttribute('#steps-slider', 'max'));
   for (let step = 0; step < count; step++) {
     const {over, out, empty} = await page.evaluate((n) => {
-      window.mhaView.store.set({step: n});
+      (window.mhaView.walk || window.mhaView).store.set({step: n});
       const {stageTexts: texts, stageDrawn: drawn} = window, high = document.getElementById('steps-stage').clientHeight;
       const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
       return {over: texts.flatMap((a, i) => texts.slice(i + 1).filter((b) => meet(a, b)).map((b) => `${a.text} | ${b.text}`)),
@@ -101,7 +101,7 @@ async function expectStage(page, what) {
     }, step);
     expect(over.length === 0, `${what}, step ${step + 1}: ${over.length} texts are covered, such as ${over.slice(0, 2)}`);
     expect(out.length === 0, `${what}, step ${step + 1}: ${out.length} texts leave the stage, such as ${out[0]}`);
-    expect(empty <= 85, `${what}, step ${step + 1}: ${empty} pixels of the stage are empty`);
+    expect(empty <= most, `${what}, step ${step + 1}: ${empty} pixels of the stage are empty`);
   }
 }
 

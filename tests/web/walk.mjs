@@ -3,6 +3,7 @@
 import {join} from 'node:path';
 import {expect, test} from './harness.mjs';
 import {expectExports, frames, openPage} from './browser.mjs';
+import {expectStage, watchTexts} from './many_heads.mjs';
 import {followsOne, withStage} from './steps.mjs';
 import {type} from './write_page.mjs';
 
@@ -97,6 +98,23 @@ async function walksAreShared(browser, path) {
   await second.close();
 }
 
+/* Short and long texts, short and long words, on wide and narrow screens. */
+async function wordsHaveRoom(browser, path) {
+  const {page, problems, close} = await openPage(browser, path, {still: true, before: watchTexts});
+  await page.locator('#steps').scrollIntoViewIfNeeded();
+  for (const text of ['ab', 'the cat saw a dog and the dog saw a cat', 'a'.repeat(60)]) {
+    await type(page, text);
+    for (const width of [1440, 768, 390, 320]) {
+      await page.setViewportSize({width, height: 900});
+      await page.locator('#steps').scrollIntoViewIfNeeded();
+      await frames(page, 4);
+      await expectStage(page, `${text.length} letters, ${width} pixels wide`, 105); /* two blocks of two heads fill no more */
+    }
+  }
+  expect(problems.length === 0, problems.join('; '));
+  await close();
+}
+
 export async function testTextWalk(browser, folder) {
   const path = (name) => join(folder, `${name}.html`);
   const {page, close} = await openPage(browser, path('text')), runs = await page.evaluate(() => Boolean(window.mhaView.walk));
@@ -107,13 +125,14 @@ export async function testTextWalk(browser, folder) {
   }));
   await test('steps_follow_a_typed_text', () => withStage(browser, path('text'), async (stage) => {
     await hasAllSteps(stage);
-    await followsTheText(stage);
     await expectExports(stage, 'steps');
+    await followsTheText(stage);
   }));
   await test('steps_of_masks', () => withStage(browser, path('masks'), masksAreWalked));
   await test('steps_of_an_encoder_beside_a_decoder', () => withStage(browser, path('pair'), async (stage) => {
     await hasAllSteps(stage);
     expect(/The decoder reads these rows/.test(await words(stage)), await words(stage));
   }));
+  await test('room_for_words', () => wordsHaveRoom(browser, path('text')));
   await test('steps_of_a_text_are_shared', () => walksAreShared(browser, path('text')));
 }

@@ -106,17 +106,18 @@ const drawNamePiece = (pen, piece, box, {alpha}, view) => drawCaption(pen, {...p
 function drawAnswer(pen, piece, box, look, {facts, colours, layout}) {
   const {answers} = facts, {alpha} = look, best = bestOf(answers.map(({share}) => share)), title = layout.narrow ? 44 : 64;
   const grown = look.fresh ? (look.settled ? easeBoth(look.p) : 0) : 1, note = `with ${percent(answers[best].share)}`;
-  const large = layout.narrow ? 34 : 52, small = layout.narrow ? 15 : 20;
-  const text = fitToken(answers[best].name, box.width - textWidth(note, small, 400) - 10, large, 700), wide = textWidth(text, large, 700);
+  const small = layout.narrow ? 13 : 20, room = box.width - textWidth(note, small, 400) - 10, sizes = layout.narrow ? [34, 26, 20, 15] : [52, 40, 30, 22];
+  const large = sizes.find((size) => textWidth(answers[best].name, size, 700) <= room) || sizes.at(-1);
+  const text = fitToken(answers[best].name, room, large, 700), wide = textWidth(text, large, 700);
   pen.label(box.x, box.y + title - 14, text, {size: large, weight: 700, fill: colours.ink, alpha});
   pen.label(box.x + wide + 10, box.y + title - 14, note, {size: small, fill: colours.soft, alpha});
   const each = (box.height - title) / answers.length, right = 62, names = answers.map(({name}) => fitToken(name, box.width * 0.4, 13, 700));
-  const left = 12 + Math.max(...names.map((name) => textWidth(name, 13, 700))), room = box.width - left - right;
+  const left = 12 + Math.max(...names.map((name) => textWidth(name, 13, 700))), across = box.width - left - right;
   answers.forEach(({share}, n) => {
     const y = box.y + title + n * each, strong = n === best;
     pen.label(box.x, y + each / 2 + 5, names[n], {size: 13, weight: strong ? 700 : 400, fill: colours.ink, alpha});
-    pen.box({x: box.x + left, y: y + each * 0.2, width: room, height: each * 0.6}, {fill: colours.page, alpha});
-    pen.box({x: box.x + left, y: y + each * 0.2, width: Math.max(1, room * share * grown), height: each * 0.6},
+    pen.box({x: box.x + left, y: y + each * 0.2, width: across, height: each * 0.6}, {fill: colours.page, alpha});
+    pen.box({x: box.x + left, y: y + each * 0.2, width: Math.max(1, across * share * grown), height: each * 0.6},
       {fill: strong ? colours.accent : colours.soft, alpha});
     pen.label(box.x + box.width - 2, y + each / 2 + 5, percent(share), {size: 12, weight: strong ? 700 : 400, anchor: 'end', fill: colours.ink, alpha});
   });

@@ -38,11 +38,15 @@ function scalingOf({blocks}, block, D) {
 
 /* ---- Scenes ------------------------------------------------------------------------------------------------------ */
 
+/* The text above its tokens, which come out of it one after the other. */
 function wordsScene(facts, layout) {
-  const {words} = facts.walk, {boxes, size} = wordBoxes(words, layout, 0.45), joined = wordBoxes(words, layout, 0);
-  const origins = joined.size === size && joined.boxes.every(({y}, n) => y === boxes[n].y) ? joined.boxes : boxes;
-  const all = {x: 0, y: 0, width: layout.width, height: layout.height};
-  return {pieces: {rail0: {kind: 'rail', boxes, origins, box: all, each: 0, edge: 0, size}}};
+  const {words, text: whole} = facts.walk, {size, boxes, text, arrow} = cutText(words, whole, layout), all = {x: 0, y: 0, width: layout.width, height: layout.height};
+  const origins = boxes.map((box) => ({...box, y: arrow.y - box.height}));
+  return {pieces: {
+    text: {kind: 'lines', box: all, text, size},
+    'cut-sign': {kind: 'sign', text: '↓', box: arrow},
+    rail0: {kind: 'rail', boxes, origins, box: all, each: 0, edge: 0, size},
+  }};
 }
 
 const textTokensScene = (facts, layout) => rowScene(facts, layout, 'tokens', [{id: 'X', how: 'rows', options: {from: 'rail0'}}]);
@@ -58,7 +62,7 @@ function textSubject(facts, layout) {
 function wordsStep({T, model, name, walk}) {
   return {
     title: 'Cut the text into tokens',
-    formula: [symbol('text', {}, plural(walk.letters, 'character')), '→', symbol('tokens', {}, T)],
+    formula: [symbol('text', {}, plural(lettersOf(walk.text).length, 'character')), '→', symbol('tokens', {}, T)],
     words: [`A transformer reads a list of tokens: words, or pieces of words, that it knows by number. It has ${model.input.vocabulary.toLocaleString('en')} of ` +
       'them; the numbers stand below. ', 'We follow ', asQuery(name), `, one of ${plural(T, 'token')}.`, walk.cut],
   };
@@ -120,7 +124,7 @@ function textAnswerStep({model, answers, M, walk, nameOf, readOut}) {
 const textWalk = {
   steps: {cut: wordsStep, tokens: textTokensStep, look: textLookStep, blocks: textBlocksStep, answer: textAnswerStep},
   scenes: {cut: wordsScene, tokens: textTokensScene},
-  drawers: {rail: drawWordRail, list: drawWordList},
+  drawers: {rail: drawWordRail, list: drawWordList, lines: drawLines},
   hits: {
     list({box, keys, each, h}, at, facts) {
       const cell = cellAt(box, at, keys.length, 1), key = cell && keys[cell.row];
@@ -188,6 +192,8 @@ function createWalkStore(maps, steps) {
 function textSource(maps, writing, {live, title}) {
   const model = textModel(live.description), store = createWalkStore(maps, stepKeys(model).length), {writer} = writing, numbers = writer.firstAttentions;
   let run = null;
+  /* What the tokens stand for, on one line. */
+  const textOf = (ids) => writer.model.text(ids).trim().replace(/\s+/g, ' ');
   const sideNow = () => writing.store.get().result && writing.store.get().result.sides[0];
   const idsNow = () => Array.from(sideNow().ids.slice(0, walkMost));
 
@@ -224,7 +230,7 @@ function textSource(maps, writing, {live, title}) {
       const head = Math.min(state.head, model.blocks[block].heads - 1), {masked, ...answer} = predicted(T);
       const cut = T < side.ids.length ? ` The steps show the first ${T} of ${side.ids.length.toLocaleString('en')}: later ones change nothing in them.` : '';
       const scaling = scalingOf(model, block, model.config.head_width);
-      const walk = {...textWalk, model, T, ids, words, cut, masked, scaling, letters: writing.store.get().text.length,
+      const walk = {...textWalk, model, T, ids, words, cut, masked, scaling, text: textOf(ids),
         aim: textAims[live.kind === 'pair' ? 'pair' : live.mask >= 0 ? 'masks' : 'rows'],
         longName: (t) => `“${clipToken(words[t], 24)}” (token ${t + 1})`, shortName: (t) => `“${clipToken(words[t], 12)}”`,
         railBoxes: (...place) => wordRailBoxes(words, ...place), cardOf: textCards(state.set, T)};

@@ -5,26 +5,28 @@ const wordOf = (text) => visibleToken(text.trim() || text);
 
 /* ---- The text, cut into tokens ----------------------------------------------------------------------------------- */
 
-/* Boxes of tokens in lines as wide as the stage, in the largest letters that fit: {boxes, size}. `gap` lies between them, in letters. */
-function wordBoxes(words, {width, height}, gap) {
-  const most = width - 24, room = height - 30;
-  for (const size of [44, 37, 31, 26, 22, 19, 16, 14, 12, 10, 8]) {
-    const lines = wordLines(words, size, gap * size, most), each = size * 3, high = lines.length * each;
-    if (high > room && size > 8) continue;
-    const top = Math.max(8, (height - high) / 2 + size * 0.5), boxes = [];
-    lines.forEach((line, n) => {
-      let x = (width - line.reduce((sum, wide) => sum + wide, gap * size * (line.length - 1))) / 2;
-      for (const wide of line) {
-        boxes.push({x, y: top + n * each, width: wide, height: size * 1.7});
-        x += wide + gap * size;
-      }
-    });
-    return {boxes, size};
-  }
-  return null;
+/* The text in lines above its tokens, in the largest letters with which both fit: {size, text, boxes}: {words, x, y} of each line, and
+ * the place of each token. */
+function cutText(words, whole, {width, height}) {
+  const most = width - 16, sizes = [37, 31, 26, 22, 19, 16, 14, 12, 10, 8];
+  const needs = (size) => {
+    const chips = wordLines(words, size, 0.45 * size, most), lines = wrapWords(whole, most, size);
+    return {size, chips, lines, text: 1.5 * size * lines.length, tokens: 3 * size * chips.length};
+  };
+  const {size, chips, lines, text, tokens} = sizes.map(needs).find((found) => found.text + found.tokens + 90 <= height) || needs(sizes.at(-1));
+  const edge = Math.min(40, Math.max(4, (height - text - tokens - 60) / 3)), boxes = [];
+  chips.forEach((line, n) => {
+    let x = (width - line.reduce((sum, wide) => sum + wide, 0.45 * size * (line.length - 1))) / 2;
+    for (const wide of line) {
+      boxes.push({x, y: height - edge - tokens + 3 * size * n, width: wide, height: 1.7 * size});
+      x += wide + 0.45 * size;
+    }
+  });
+  return {size, boxes, text: lines.map((line, n) => ({text: fitToken(line, most, size, 400), y: edge + 1.5 * size * n + size})),
+    arrow: {x: 0, y: edge + text, width, height: height - 2 * edge - text - tokens}};
 }
 
-/* The widths of the words of each line. */
+/* The widths of the tokens of each line. */
 function wordLines(words, size, gap, most) {
   const lines = [[]];
   let used = 0;
@@ -38,6 +40,10 @@ function wordLines(words, size, gap, most) {
     used += wide + gap;
   }
   return lines;
+}
+
+function drawLines(pen, {text, size}, box, {alpha}, {colours}) {
+  for (const {text: line, y} of text) pen.label(box.x + box.width / 2, box.y + y, line, {size, anchor: 'middle', fill: colours.ink, alpha});
 }
 
 /* Chips with the number of each token below; the marked one framed. */
