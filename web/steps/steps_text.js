@@ -9,7 +9,7 @@ function textModel({encoder, decoder, output}) {
   const stack = encoder || decoder, {width, mlp, norm, norm_place: place, parallel, causal, attention, input, experts = 0, experts_used: used = 0} = stack;
   return {
     input, output, experts, used,
-    config: {width, mlp, norm, causal, parallel, head_width: attention[0].head_width, normed: place === 'before' || place === 'both', post: place === 'behind'},
+    config: {width, mlp, norm, causal, parallel, head_width: attention[0].head_width, normed: place === 'before' || place === 'both', post: place === 'behind', out_norm: place === 'both' || place === 'after'},
     blocks: attention.map((own) => ({...own, groups: own.kv_heads, qkv: {bias: own.in_bias}, proj: {bias: own.out_bias}})),
   };
 }

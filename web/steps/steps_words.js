@@ -110,12 +110,13 @@ function concatStep({T, D, H, head}) {
   };
 }
 
-function outputStep({T, M, D, H, head, model, block}) {
+function outputStep(facts) {
+  const {T, M, D, H, head, model, block} = facts, [before, behind] = model.config.out_norm ? [[normName(facts) + '('], [')']] : [[], []];
   return {
     title: 'Combine the heads',
-    formula: [symbol('A', {}, T, M), '=', symbol('C', {}, T, H * D), symbol('W', {sub: 'O'}, H * D, M), ...(model.blocks[block].proj.bias ? ['+', symbol('b', {sub: 'O'}, M)] : [])],
+    formula: [symbol('A', {}, T, M), '=', ...before, symbol('C', {}, T, H * D), symbol('W', {sub: 'O'}, H * D, M), ...(model.blocks[block].proj.bias ? ['+', symbol('b', {sub: 'O'}, M)] : []), ...behind],
     words: [`The output matrix mixes what the heads found into one row of ${M} numbers per token. Each head has ${plural(D, 'row')} of it`,
-      H > 1 ? `; those of head ${head + 1} are framed.` : '.'],
+      H > 1 && facts.matrices.WO ? `; those of head ${head + 1} are framed.` : '.', before.length ? ' Then every row is brought to a similar size.' : ''],
   };
 }
 

@@ -10,7 +10,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from mha import _generate, _language, _mha, _page, _speech
+from mha import _generate, _inside, _language, _mha, _page, _speech
 from mha._data import Data, Score, data_of, is_test
 from mha._generate import Generated
 from mha._heads import Attention, Heads
@@ -191,6 +191,25 @@ class Model:
         Args:
             target: of a model with two stacks, what its decoder reads; unless given, what it generates.
         """
+        named, tokens, words, sizes = self._one(inputs, target)
+        maps = [np.empty((1, a["heads"], *self._map_size(a, *sizes)), np.float32) for a in self.attentions]
+        self._run(maps, **named)
+        return Attention(tokens, [one[0] for one in maps], words, self.attentions)
+
+    def inside(self, inputs: Any, attention: int = 0, target: Any = None) -> dict[str, np.ndarray]:
+        """What lies inside a block for one text, image or sound, by name: ``x`` (T,M), the rows that come in; ``read`` (T,M), what attention
+        reads; ``q`` (H,T,D), ``k`` and ``v`` (G,T,D); ``scores`` and ``weights`` (H,T,T); ``heads`` (H,T,D); ``attended`` (T,M), what
+        attention adds; ``middle`` (T,M); ``mlp_read`` (T,M), ``hidden`` (T,F), which a mixture of experts has not, and ``mlp`` (T,M), what
+        the MLP reads, has inside and adds; ``y`` (T,M), the rows that go out.
+
+        Args:
+            attention: which block: that of this one of ``attentions``, which must not be a cross-attention.
+            target: as in :meth:`attention`.
+        """
+        return _inside.inside(self, inputs, attention, target)
+
+    def _one(self, inputs: Any, target: Any) -> tuple[dict, list[str], list[str] | None, tuple[int, int]]:
+        """The arrays that a run reads for one text, image or sound; its tokens and those of the decoder, and how many."""
         if self._sees:
             images, single = read_images(self, inputs)
             named, tokens, words, sizes = {"images": images}, patch_names(self.info), None, (self.info["tokens"], 0)
@@ -206,9 +225,7 @@ class Model:
             sizes = (len(rows[0]), 0 if more is None else len(more[0]))
         if not single:
             raise ValueError("text: must be one text or image, not a batch")
-        maps = [np.empty((1, a["heads"], *self._map_size(a, *sizes)), np.float32) for a in self.attentions]
-        self._run(maps, **named)
-        return Attention(tokens, [one[0] for one in maps], words, self.attentions)
+        return named, tokens, words, sizes
 
     # ---- heads
 

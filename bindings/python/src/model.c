@@ -42,12 +42,15 @@ static field attention_fields[] = {{"block", FIELD_INT, AT(block), NULL},
                                    {"width", FIELD_INT, AT(width), NULL},
                                    {"decoder", FIELD_BOOL, AT(decoder), NULL},
                                    {"cross", FIELD_BOOL, AT(cross), NULL},
+                                   {"model_width", FIELD_INT, AT(model_width), NULL},
+                                   {"mlp", FIELD_INT, AT(mlp), NULL},
                                    {NULL, FIELD_BOOL, 0, NULL}};
 #undef AT
 /* The arguments of a run. */
 typedef struct run_call {
     mha_model_inputs in;
     mha_model_outputs out;
+    mha_model_inside inside; /* of attention -1: of none */
 } run_call;
 #define AT(field) offsetof(run_call, field)
 static field run_fields[] = {{"images", FIELD_INPUT, AT(in.images), NULL},
@@ -59,6 +62,20 @@ static field run_fields[] = {{"images", FIELD_INPUT, AT(in.images), NULL},
                              {"logits", FIELD_OUTPUT, AT(out.logits), NULL},
                              {"hidden", FIELD_OUTPUT, AT(out.hidden), NULL},
                              {"encoder_hidden", FIELD_OUTPUT, AT(out.encoder_hidden), NULL},
+                             {"inside_attention", FIELD_INT, AT(inside.attention), NULL},
+                             {"inside_x", FIELD_OUTPUT, AT(inside.x), NULL},
+                             {"inside_read", FIELD_OUTPUT, AT(inside.read), NULL},
+                             {"inside_q", FIELD_OUTPUT, AT(inside.q), NULL},
+                             {"inside_k", FIELD_OUTPUT, AT(inside.k), NULL},
+                             {"inside_v", FIELD_OUTPUT, AT(inside.v), NULL},
+                             {"inside_scores", FIELD_OUTPUT, AT(inside.scores), NULL},
+                             {"inside_heads", FIELD_OUTPUT, AT(inside.heads), NULL},
+                             {"inside_attended", FIELD_OUTPUT, AT(inside.attended), NULL},
+                             {"inside_middle", FIELD_OUTPUT, AT(inside.middle), NULL},
+                             {"inside_mlp_read", FIELD_OUTPUT, AT(inside.mlp_read), NULL},
+                             {"inside_hidden", FIELD_OUTPUT, AT(inside.hidden), NULL},
+                             {"inside_mlp", FIELD_OUTPUT, AT(inside.mlp), NULL},
+                             {"inside_y", FIELD_OUTPUT, AT(inside.y), NULL},
                              {NULL, FIELD_BOOL, 0, NULL}};
 #undef AT
 
@@ -121,7 +138,7 @@ static PyObject *attentions(PyObject *module, PyObject *capsule)
     return list;
 }
 
-/* Arrays for the maps of all attentions. */
+/* Arrays for the maps of attentions; none for those that are not wanted. */
 typedef struct map_list {
     array *arrays;
     mha_tensor *tensors;
@@ -146,7 +163,9 @@ static int read_maps(map_list *maps, PyObject *list, int64_t wanted)
     if (!maps->arrays || !maps->tensors) return PyErr_NoMemory(), -1;
     for (; maps->count < wanted; maps->count++) {
         array *a = &maps->arrays[maps->count];
-        if (array_read(a, PyList_GetItem(list, maps->count), "maps", true)) return -1;
+        PyObject *item = PyList_GetItem(list, maps->count);
+        if (Py_IsNone(item)) continue;
+        if (array_read(a, item, "maps", true)) return -1;
         maps->tensors[maps->count] = a->tensor;
     }
     return 0;
@@ -155,7 +174,7 @@ static int read_maps(map_list *maps, PyObject *list, int64_t wanted)
 /* (capsule, maps or None, named arrays) */
 static PyObject *run(PyObject *module, PyObject *const *arguments, Py_ssize_t positional, PyObject *names)
 {
-    run_call c = {.in = {.images = MHA_NO_TENSOR}};
+    run_call c = {.inside.attention = -1};
     fields_held held = {.count = 0};
     map_list maps = {NULL, NULL, 0};
     mha_status status = MHA_OK;
@@ -168,6 +187,7 @@ static PyObject *run(PyObject *module, PyObject *const *arguments, Py_ssize_t po
                 fields_read(&held, &c, run_fields, run_fields, arguments + 2, 0, names)))
         ctx = NULL;
     c.out.maps = maps.tensors;
+    c.out.inside = c.inside.attention < 0 ? NULL : &c.inside;
     if (ctx) {
         Py_BEGIN_ALLOW_THREADS;
         status = mha_model_run(ctx, model, &c.out, &c.in);

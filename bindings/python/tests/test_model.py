@@ -64,6 +64,32 @@ def test_logits_hidden_and_maps(gpt2):
         np.testing.assert_allclose(got, map[0].numpy(), atol=2e-5)
 
 
+def test_inside_of_a_block(gpt2):
+    folder, theirs, tokenizer = gpt2
+    model, text, seen = mha.Model(folder), "The cat sat on", {}
+    block = theirs.transformer.h[1]
+    parts = {"read": block.ln_1, "attended": block.attn.c_proj, "mlp_read": block.ln_2, "hidden": block.mlp.act, "mlp": block.mlp.c_proj}
+    hooks = [
+        part.register_forward_hook(lambda _, args, out, name=name: seen.update({name: out[0].numpy()}))
+        for name, part in parts.items()
+    ]
+    with torch.no_grad():
+        theirs(torch.tensor([tokenizer.encode(text).ids]))
+    for hook in hooks:
+        hook.remove()
+    found, hidden = model.inside(text, 1), model.hidden(text)
+    for name, want in seen.items():
+        np.testing.assert_allclose(found[name], want, atol=2e-4, err_msg=name)
+    assert (found["x"] == hidden[1]).all() and (found["weights"] == model.attention(text).maps[1]).all()
+    assert (model.inside(text)["y"] == hidden[1]).all()
+    np.testing.assert_allclose(found["middle"], found["x"] + found["attended"], atol=1e-6)
+    np.testing.assert_allclose(found["y"], found["middle"] + found["mlp"], atol=1e-6)
+    np.testing.assert_allclose(found["heads"], found["weights"] @ found["v"], atol=1e-5)
+    D, shown = found["q"].shape[-1], np.isfinite(found["scores"])
+    scores = found["q"] @ found["k"].swapaxes(1, 2) / np.sqrt(D)
+    np.testing.assert_allclose(found["scores"][shown], scores[shown], rtol=1e-5, atol=1e-4)
+
+
 def test_batches_have_the_bits_of_single_texts(gpt2):
     model = mha.Model(gpt2[0])
     texts = ["The cat", "The dog sat on the log"]
@@ -188,6 +214,9 @@ def test_generation_outlives_its_model(gpt2):
         (lambda m: m.logits(["a", None]), TypeError, "^tokens: "),
         (lambda m: m.logits([1] * 65), ValueError, "64"),
         (lambda m: m.attention(["a", "b"]), ValueError, "^text: "),
+        (lambda m: m.inside("a", 9), ValueError, "^attention: "),
+        (lambda m: m.inside("a", "first"), ValueError, "^attention: "),
+        (lambda m: m.inside(["a", "b"]), ValueError, "^text: "),
         (lambda m: m.embed("a", pool="last"), ValueError, "^pool: "),
         (lambda m: m.generate("a", method="guess"), ValueError, "^method: "),
         (lambda m: m.generate("a", temperature=-1.0), ValueError, "temperature"),
