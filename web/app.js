@@ -102,7 +102,7 @@ function firstChoice(set, attention) {
   const block = Math.floor(n / set.heads), head = n % set.heads;
   const queries = Array.from({length: set.queries}, (_, i) => set.queries - 1 - i);
   const telling = queries.filter((i) => ![0, i, undefined].includes(strongestKeys(attention.row(block, head, i), 1)[0]));
-  const token = [telling.find((i) => !/^[<[].*[\]>]$/.test(attention.queryTexts[i])), telling[0]].find((i) => i !== undefined);
+  const token = [telling.find((i) => !isSign(attention.queryTexts[i].trim())), telling[0]].find((i) => i !== undefined);
   return {block, head, token: token === undefined ? set.queries - 1 : token};
 }
 
@@ -116,8 +116,8 @@ function textFacts(data, sets) {
 }
 
 const textLeads = {
-  predicts: 'The whole model runs in this page. Write a text, and see its tokens, what the model predicts and what every head attends to.',
-  reads: 'The whole model runs in this page. Write a text, and see its tokens and what every head attends to.',
+  predicts: 'The whole model runs in this page. Write a text, step through its attention, and see what the model predicts and what every head attends to.',
+  reads: 'The whole model runs in this page. Write a text, step through its attention, and see what every head attends to.',
   still: 'Select a token and see which other tokens each head attends to, as a map, as lines and as shaded text.',
 };
 

@@ -43,7 +43,14 @@ async function followsTheText(page) {
   expect(/first 48 of 61/.test(await words(page)), await words(page));
   expect((await page.locator('#steps-token option').count()) === 48, 'there are other tokens to choose from');
   await goTo(page, await lastStep(page));
-  expect(/everything begins anew/.test(await words(page)), await words(page));
+  expect(/row of \u201cb\u201d \(token 61\) is used.*everything begins anew/.test(await words(page)), await words(page));
+  await goTo(page, (await lastStep(page)) - 1);
+  await page.selectOption('#steps-block', {value: '1'});
+  expect(/block 2 of 2\. It is the last one/.test(await words(page)), await words(page));
+  await page.fill('#write-text', '');
+  await page.waitForFunction(() => window.mhaView.writing.store.get().problem);
+  await frames(page, 2);
+  expect(await page.isHidden('#steps-stage'), 'the steps of an older text stay');
 }
 
 /* Every step has its text, and no number that is none. */

@@ -41,12 +41,12 @@ function createStepChoice(store, {model, choices}) {
   };
   const block = pick('block', 'Block', 'block'), head = pick('head', 'Head', 'head');
   const token = pick('token', 'Query', 'token'), key = pick('key', 'Key', 'key');
-  const filled = new Map(); /* the names in a list */
-  const fill = (select, count, name, chosen) => {
-    const names = Array.from({length: count}, (_, n) => name(n)), all = names.join('\n');
+  const filled = new Map(), count = (n) => Array.from({length: n}, (_, i) => i); /* filled: the names in a list */
+  const fill = (select, values, name, chosen) => {
+    const names = values.map(name), all = names.join('\n');
     if (filled.get(select) !== all) {
       filled.set(select, all);
-      select.replaceChildren(...names.map((text, n) => element('option', {value: n}, text)));
+      select.replaceChildren(...names.map((text, n) => element('option', {value: values[n]}, text)));
     }
     select.value = String(chosen);
   };
@@ -58,10 +58,10 @@ function createStepChoice(store, {model, choices}) {
     elements: [block.element, head.element, token.element, key.element],
     update(facts) {
       const tokens = choices(), {block: b, head: h, t, key: j} = facts;
-      fill(block.select, model.blocks.length, (n) => String(n + 1), b);
-      fill(head.select, model.blocks[b].heads, (n) => String(n + 1), h);
-      fill(token.select, tokens.length, (n) => tokens[n], t);
-      fill(key.select, facts.visible, (n) => tokens[n], j);
+      fill(block.select, count(model.blocks.length), (n) => String(n + 1), b);
+      fill(head.select, count(model.blocks[b].heads), (n) => String(n + 1), h);
+      fill(token.select, count(tokens.length), (n) => tokens[n], t);
+      fill(key.select, facts.keys, (n) => tokens[n], j);
     },
   };
 }
@@ -118,6 +118,7 @@ function createStepsPanel(source) {
     if (!facts) return;
     const key = keys[clock.index], text = textOf(key);
     stage.enter(key);
+    weights.hidden = stepOrder.indexOf(key) < stepOrder.indexOf('softmax');
     player.update(text.title);
     heading.textContent = `${clock.index + 1} of ${keys.length}: ${text.title}`;
     formula.replaceChildren(formulaElement(text.formula));
@@ -129,12 +130,13 @@ function createStepsPanel(source) {
     if (said && store.get().step !== clock.index) store.set({step: clock.index});
   }
 
+  const weights = element('div', {class: 'step-weights'}, element('p', {class: 'hint'}, 'Weights:'), legend.element);
   const onKey = (event) => stepKey(event, clock, stage.canvas, keys.length);
   const body = element('div', {class: 'steps', onkeydown: onKey},
     heading, player.element, element('div', {class: 'stage-place'}, stage.canvas),
     element('div', {class: 'step-text'}, words, formula),
     element('div', {class: 'controls'}, choice.elements), numbers,
-    element('div', {class: 'step-key'}, element('p', {class: 'hint'}, 'Numbers: purple is negative, orange positive. Weights:'), legend.element,
+    element('div', {class: 'step-key'}, element('p', {class: 'hint'}, 'Numbers: purple is negative, orange positive.'), weights,
       element('p', {class: 'hint'}, source.hint,
         element('span', {class: 'key-hint'}, ' Arrow keys step, space plays.'))));
   const panel = {

@@ -83,7 +83,23 @@ function partOf(box, matrix, {row = 0, rows = matrix.rows, column = 0, columns =
 function drawPart(pen, matrix, box, part, alpha) {
   const {row = 0, rows = matrix.rows, column = 0, columns = matrix.columns} = part;
   if (rows <= 0 || columns <= 0) return;
-  pen.picture(matrixImage(matrix), {x: column, y: row, width: columns, height: rows}, partOf(box, matrix, part), alpha);
+  const image = narrowImage(matrix, box.width), by = image.width / matrix.columns;
+  pen.picture(image, {x: column * by, y: row, width: columns * by, height: rows}, partOf(box, matrix, part), alpha);
+}
+
+/* The image of a matrix with more columns than a box has pixels: neighbouring columns are mixed, rows never are. */
+function narrowImage(matrix, wide) {
+  const image = matrixImage(matrix), width = Math.max(1, wide >= 32 ? 16 * Math.floor(wide / 16) : Math.floor(wide));
+  if (width >= matrix.columns) return image;
+  if (!matrix.narrow || matrix.narrow.theme !== colourTheme) matrix.narrow = {theme: colourTheme, images: new Map()};
+  const {images} = matrix.narrow;
+  if (!images.has(width)) {
+    const canvas = element('canvas', {width, height: matrix.rows}), context = canvas.getContext('2d');
+    context.imageSmoothingQuality = 'high';
+    context.drawImage(image, 0, 0, width, matrix.rows);
+    images.set(width, canvas);
+  }
+  return images.get(width);
 }
 
 /* How the cells of a new matrix come, p from 0 to 1. */
@@ -122,6 +138,7 @@ function drawFrame(pen, box, stroke, colours, alpha) {
 /* The marked query and key in a matrix, by what its rows and columns are. */
 function drawMarks(pen, {matrix, rows, columns, readOut, ownRows}, box, alpha, {facts, colours}) {
   const row = {query: facts.t, key: facts.key}[rows], all = readOut && facts.readOut === null;
+  if (readOut && facts.readOut === undefined) return;
   if (columns === 'key') drawFrame(pen, partOf(box, matrix, {column: facts.key, columns: 1}), colours.key, colours, alpha);
   if (all) drawFrame(pen, box, colours.accent, colours, alpha);
   else if (row !== undefined) {

@@ -24,10 +24,8 @@ function commonSize(values) {
   return sizes[Math.floor(0.98 * (sizes.length - 1))] || 1;
 }
 
-/* The keys that query t of a head sees, by weight, largest first. */
-function keysByWeight(weightRow, visible) {
-  return Array.from({length: visible}, (_, j) => j).sort((a, b) => weightRow[b] - weightRow[a]);
-}
+/* Keys by their weight, largest first. */
+const byWeight = (keys, weightRow) => [...keys].sort((a, b) => weightRow[b] - weightRow[a]);
 
 /* ---- Facts ------------------------------------------------------------------------------------------------------- */
 
@@ -35,17 +33,17 @@ function keysByWeight(weightRow, visible) {
  * `run` is the inside of the block, `last()` that of the last one, which the end alone needs. */
 function stepFacts(walk, state, run, last) {
   const {model, T} = walk, {config} = model, {block, head, token: t} = state, parts = model.blocks[block];
-  const H = parts.heads, G = parts.groups, D = config.head_width, visible = config.causal ? t + 1 : T;
+  const H = parts.heads, G = parts.groups, D = config.head_width;
   const lanes = Array.from({length: H}, (_, h) => {
     const group = Math.floor(h / (H / G));
     return {h, group, q: run.q[h], k: run.k[group], v: run.v[group], scores: run.scores[h], weights: run.weights[h],
       out: run.heads[h], off: !walk.isOn(block, h), scoreRow: rowOf(run.scores[h], T, t),
       weightRow: rowOf(run.weights[h], T, t)};
   });
-  const order = keysByWeight(lanes[head].weightRow, visible);
-  const seen = state.key !== null && state.key < visible && Number.isFinite(lanes[head].scoreRow[state.key]), key = seen ? state.key : order[0];
+  const keys = Array.from({length: T}, (_, j) => j).filter((j) => Number.isFinite(lanes[head].scoreRow[j])); /* those that the query sees */
+  const order = byWeight(keys, lanes[head].weightRow), key = keys.includes(state.key) ? state.key : order[0];
   return {
-    walk, model, block, head, t, key, order, visible, lanes, run, T, D, H, G,
+    walk, model, block, head, t, key, keys, order, lanes, run, T, D, H, G,
     M: config.width, F: config.mlp, blocks: model.blocks.length, root: Math.sqrt(D),
     normed: config.normed, post: config.post, parallel: config.parallel,
     name: walk.longName(t), keyName: walk.longName(key), nameOf: walk.longName, shortOf: walk.shortName,
@@ -94,5 +92,5 @@ function headMatrices(lanes, T, D) {
 function streamMatrices(run, T, {width: M}) {
   const stream = commonSize(run.x), of = (values) => matrixOf(values, T, M, stream);
   return {X: of(run.x), A: of(run.out), X1: of(run.mid), E: of(run.mlp), Y: of(run.y), N: matrixOf(run.n, T, M),
-    ...(run.hidden.length && {F: matrixOf(run.hidden, T, run.hidden.length / T)})};
+    ...(run.hidden.length && {F: matrixOf(run.hidden, T, run.hidden.length / T, commonSize(run.hidden))})};
 }

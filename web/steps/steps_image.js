@@ -143,7 +143,7 @@ function lookAtPatches(facts, lane, whole, bars) {
 function patchFlows(facts, {weightRow}, bars, map) {
   const size = mapSize(facts.model), by = map.width / size.width, wide = bars.width / facts.T;
   const scale = facts.matrices.P0.scale, each = size.cell * by;
-  return Array.from({length: facts.visible}, (_, j) => {
+  return facts.keys.map((j) => {
     const {x, y} = mapCorner(facts.model, j, size);
     return {box: {x: bars.x + j * wide, y: bars.y + bars.height / 2, width: wide, height: wide},
       to: {x: map.x + x * by, y: map.y + y * by, width: each, height: each},

@@ -60,7 +60,7 @@ const laneHead = 20;
 
 /* One lane per head, in as many lines as give the largest squares. */
 function laneGrid(H, layout) {
-  const {width, height, narrow} = layout, gap = narrow ? 4 : 10, room = width - layout.left - layout.laneRail;
+  const {narrow} = layout, gap = narrow ? 4 : 10, height = layout.height - 1, room = layout.width - 1 - layout.left - layout.laneRail;
   let best = null;
   for (let columns = 1; columns <= H; columns++) {
     const rows = Math.ceil(H / columns);

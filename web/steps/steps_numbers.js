@@ -38,21 +38,22 @@ function wordsElement(words) {
 
 const vectorMost = 32;
 
-function signedNumber(x) {
-  const size = Math.abs(x), text = size.toFixed(size >= 99.5 ? 0 : size >= 9.95 ? 1 : 2);
+/* `digits` behind the point, fewer of large numbers. */
+function signedNumber(x, digits = 2) {
+  const size = Math.abs(x), text = size.toFixed(size >= 99.5 ? 0 : size >= 9.95 ? 1 : digits);
   return (x < 0 && Number(text) > 0 ? '−' : '') + text;
 }
 
 /* A row of a matrix, number by number, each on its colour. own: [first, count] of the framed ones; most: the value with
  * the strongest colour. */
 function vectorElement(name, values, {own = null, role = null, most = largestSize(values) || 1} = {}) {
-  const shown = Math.min(values.length, vectorMost);
+  const shown = Math.min(values.length, vectorMost), size = largestSize(values), digits = size >= 0.5 ? 2 : size >= 0.05 ? 3 : 4;
   const first = own && own[0] + own[1] > shown ? own[0] : 0, count = own && first ? Math.min(own[1], shown) : shown;
   const cells = Array.from(values.subarray(first, first + count), (x, i) => {
     const inside = own && first + i >= own[0] && first + i < own[0] + own[1];
     const colour = signedColour(x, most);
     return element('span', {class: inside ? 'own' : null,
-      style: `background:rgb(${colour.join()});color:${inkFor(...colour)}`}, signedNumber(x));
+      style: `background:rgb(${colour.join()});color:${inkFor(...colour)}`}, signedNumber(x, digits));
   });
   const more = values.length - count;
   return element('div', {class: 'step-vector'}, element('b', {class: role && 'is-' + role}, name),
@@ -75,7 +76,7 @@ function headsElement({lanes, head, key, keyName, order}, word) {
     word === 'weight' && element('td', null, percent(weightRow[key])));
   const columns = ['', 'score', word === 'weight' && 'weight'].filter((text) => text !== false);
   return element('table', {class: 'step-keys'}, element('caption', null, 'The marked key, ', element('span', {class: 'is-key'}, keyName), ', in every head',
-    order[0] === key ? `: the largest weight of head ${head + 1}` : ''),
+    word === 'weight' && order[0] === key ? `: the largest weight of head ${head + 1}` : ''),
   element('thead', null, element('tr', null, columns.map((text) => (text ? element('th', {scope: 'col'}, text) : element('td'))))),
   element('tbody', null, lanes.map(line)));
 }
@@ -93,14 +94,15 @@ function sumVectors({lanes, head, t, D, key, keyName}) {
 function stepNumbers(facts, key) {
   const {run, t, M, D, H, head, lanes, walk} = facts, row = (name, matrix, width) => vectorElement(name, rowOf(matrix, width, t), {role: 'query'});
   const own = {own: [head * D, D], role: 'query'};
+  const whose = element('p', {class: 'hint'}, `Head ${head + 1}: the query of ${facts.name}, the key and the value of ${facts.keyName}.`);
   const concat = () => vectorElement('c', concatRow(facts), own);
   const rows = {
     tokens: () => [row('x', run.x, M)],
     norm: () => [row('x', run.x, M), row('n', run.n, M)],
     project: () => [row(facts.normed ? 'n' : 'x', run.n, M), row('query', lanes[head].q, D), vectorElement('key', rowOf(lanes[head].k, D, facts.key), {role: 'key'}),
-      vectorElement('value', rowOf(lanes[head].v, D, facts.key), {role: 'key'})],
+      vectorElement('value', rowOf(lanes[head].v, D, facts.key), {role: 'key'}), whose],
     split: () => [row('query', lanes[head].q, D), vectorElement('key', rowOf(lanes[head].k, D, facts.key), {role: 'key'}),
-      vectorElement('value', rowOf(lanes[head].v, D, facts.key), {role: 'key'})],
+      vectorElement('value', rowOf(lanes[head].v, D, facts.key), {role: 'key'}), whose],
     scores: () => [...scoreVectors(facts), headsElement(facts, 'score')],
     softmax: () => [headsElement(facts, 'weight')],
     look: () => [headsElement(facts, 'weight')],

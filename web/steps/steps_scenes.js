@@ -82,7 +82,7 @@ function laneScene(facts, layout, rowsOf, note, inside) {
   layout.lanes.forEach((box, h) => {
     if (box.first && layout.laneRail) {
       const {y, height} = rowsOf(box);
-      pieces['rail' + box.line] = railPiece(facts, layout, layout.left, y, height, true);
+      pieces['rail' + box.line] = railPiece(facts, layout, box.x - layout.laneRail, y, height, true);
     }
     Object.assign(pieces, inside(facts.lanes[h], box));
   });
@@ -164,6 +164,7 @@ function lookScene(facts, layout) {
       ['bars' + h]: barsPiece(facts, lane, bars, [stages.weights(lane)], {word: 'weight'}),
     };
   });
+  if (facts.walk.looksAlone) for (const id of Object.keys(scene.pieces)) if (id.startsWith('rail')) delete scene.pieces[id];
   return {...scene, flows};
 }
 
@@ -259,7 +260,7 @@ function gridPlaces(count, box, tall) {
 /* What the model makes of the final tokens: a list of answers, beside what `walk.subject` shows on the left. */
 function answerScene(facts, layout) {
   const {width, top, bottom, narrow} = layout, gap = narrow ? 22 : 46, {pieces, left} = facts.walk.subject(facts, layout, gap);
-  const stream = limit(width * 0.24, 60, 260), right = left + stream + gap, high = bottom - top;
+  const stream = facts.answers.length ? limit(width * 0.24, 60, 260) : width - left - 2, right = left + stream + gap, high = bottom - top;
   const final = {kind: 'matrix', box: {x: left, y: top, width: stream, height: high}, name: {text: 'final tokens'},
     below: `${facts.T} × ${facts.M}`, rows: 'query', readOut: true, matrix: facts.finalMatrix};
   if (!facts.answers.length) return {pieces: {...pieces, final}};

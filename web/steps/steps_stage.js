@@ -100,6 +100,11 @@ const pieceHits = {
     return token < 0 ? null : {lines: [facts.nameOf(token), 'Click to follow it.'], choice: {token}};
   },
 
+  card({b, places}, at, facts) {
+    const h = places.findIndex((place) => cellAt(place, at, 1, 1));
+    return h < 0 ? null : {lines: [`Block ${b + 1}, head ${h + 1}`, 'Click to follow it.'], choice: {block: b, head: h}};
+  },
+
   lane: ({box, h}, at) => (cellAt(box, at, 1, 1) ? {lines: null, choice: {head: h}} : null),
 };
 

@@ -9,7 +9,7 @@ function textModel({encoder, decoder, output}) {
   const stack = encoder || decoder, {width, mlp, norm, norm_place: place, parallel, causal, attention, input, experts = 0, experts_used: used = 0} = stack;
   return {
     input, output, experts, used,
-    config: {width, mlp, norm, causal, parallel, head_width: attention[0].head_width, normed: place === 'before' || place === 'both', post: place === 'behind', out_norm: place === 'both' || place === 'after'},
+    config: {width, mlp, norm, causal, parallel, head_width: attention[0].head_width, normed: place === 'before' || place === 'both', post: place === 'behind', final_norm: stack.final_norm, out_norm: place === 'both' || place === 'after'},
     blocks: attention.map((own) => ({...own, groups: own.kv_heads, qkv: {bias: own.in_bias}, proj: {bias: own.out_bias}})),
   };
 }
@@ -22,14 +22,15 @@ const positionWords = {
 
 /* What happens to the product of a query and a key before it is a score: {formula, note, words, more}. */
 function scalingOf({blocks}, block, D) {
-  const {scale, softcap, alibi, relative_buckets: relative, rotary_base: rotary, window_left: window} = blocks[block];
+  const {scale, softcap, alibi, relative_buckets: relative, rotary_base: rotary, window_left: left, window_right: right} = blocks[block];
   const root = scale === null || Math.abs(scale * Math.sqrt(D) - 1) < 1e-6, plain = scale === 1, sign = plain ? '' : root ? ` ÷ √${D}` : ` × ${shortNumber(scale)}`;
   const by = plain ? '' : root ? `, divided by √${D} so that it does not grow with the width` : `, times ${shortNumber(scale)}`;
+  const near = [left >= 0 && `${left} before`, right >= 0 && `${right} after`].filter(Boolean).join(' and ');
   const more = [rotary > 0 && 'Queries and keys were turned by their positions before (a rotary embedding), so the distance of the two counts.',
     relative && 'A learned number for the distance of the two tokens is added.',
     alibi && 'The farther the key is away, the more is subtracted (ALiBi).',
     softcap > 0 && `A tanh keeps scores between −${softcap} and ${softcap}.`,
-    window >= 0 && `Only the ${plural(window, 'token')} before the query and itself are visible.`].filter(Boolean);
+    near && `Of the other tokens only those up to ${near} the query are visible.`].filter(Boolean);
   return {plain: root && !relative && !alibi && !(softcap > 0), note: `QKᵀ${sign}${relative || alibi ? ' + distance' : ''}`, words: by,
     more: more.map((words) => words + ' ').join(''),
     formula: [...(plain ? [] : root ? rootScaling(D).formula : ['×', symbol(shortNumber(scale), {}, 'scale')]),
@@ -54,17 +55,21 @@ const textTokensScene = (facts, layout) => rowScene(facts, layout, 'tokens', [{i
 /* The tokens beside the final rows. */
 function textSubject(facts, layout) {
   const {top, bottom} = layout;
-  return {left: layout.rail, pieces: {rail0: railPiece(facts, layout, 0, top, bottom - top)}};
+  return {left: layout.rail, pieces: {rail0: {...railPiece(facts, layout, 0, top, bottom - top), readOut: true}}};
 }
 
 /* ---- The text of steps ------------------------------------------------------------------------------------------- */
+
+/* Whether a token is a sign of the model, such as <s> or [SEP]. */
+const isSign = (word) => /^[<[].+[\]>]$/.test(word);
 
 function wordsStep({T, model, name, walk}) {
   return {
     title: 'Cut the text into tokens',
     formula: [symbol('text', {}, plural(lettersOf(walk.text).length, 'character')), '→', symbol('tokens', {}, T)],
     words: [`A transformer reads a list of tokens: words, or pieces of words, that it knows by number. It has ${model.input.vocabulary.toLocaleString('en')} of ` +
-      'them; the numbers stand below. ', 'We follow ', asQuery(name), `, one of ${plural(T, 'token')}.`, walk.cut],
+      'them; the numbers stand below. ', walk.words.some(isSign) ? `A sign such as ${walk.words.find(isSign)} is no part of the text: it tells the model where something begins or ends. ` : '',
+      'We follow ', asQuery(name), `, one of ${plural(T, 'token')}.`, walk.cut],
   };
 }
 
@@ -75,11 +80,12 @@ function textTokensStep({block, T, M, model, name, run, t}) {
       words: [`Block ${block + 1} reads what block ${block} wrote: still one row of ${M} numbers per token, but a row now also holds ` +
         'what the token has gathered from others. The framed row is ', ...row]};
   }
-  const {positions, vocabulary, norm} = model.input, place = positionWords[positions];
+  const {positions, vocabulary, norm, scale, width} = model.input, place = positionWords[positions], own = width || M;
   return {
     title: 'Every token becomes a row of numbers',
-    formula: [X, '=', symbol('rows of E', {}, `${vocabulary} × ${M}`), ...(place ? ['+', symbol('positions', {}, T, M)] : [])],
-    words: [`The model has learned a table with a row of ${M} numbers for every token that it knows. Each token of the text gets its row; `,
+    formula: [X, '=', symbol('rows of E', {}, `${vocabulary} × ${own}`), ...(own === M ? [] : [symbol('W', {}, own, M)]), ...(place ? ['+', symbol('positions', {}, T, M)] : [])],
+    words: [`The model has learned a table with a row of ${own} numbers for every token that it knows. Each token of the text gets its row`,
+      scale === 1 ? '' : `, times ${shortNumber(scale)}`, own === M ? '; ' : `, and a matrix makes it ${M} numbers wide; `,
       place ? `${place}. ` : 'where it stands comes in later, when tokens are compared. ', norm ? 'All rows are then brought to a similar size. ' : '',
       'From here on, a token is a row. The framed row is ', ...row],
   };
@@ -89,32 +95,31 @@ function textLookStep({T, H, name, keyName}) {
   return {
     title: H === 1 ? 'Where the head looks' : 'Where each head looks',
     formula: [symbol('row of P', {sub: 'h'}, 1, T), '→', symbol('words', {}, T)],
-    words: ['The same weights, each on its word: strong colour where the head looks. Shown are the words with the largest weights, in the order of the text. ',
-      asQuery(name), ` looks ${H === 1 ? 'there' : 'somewhere else in each head'}; framed is also `, asKey(keyName), '.'],
+    words: ['The same weights, each on its word: strong colour where the head looks. Shown are ', asQuery(name), ', ', asKey(keyName),
+      ' and the words with the largest weights, in the order of the text.', H === 1 ? '' : ' Every head has weights of its own, and so can look for something else.'],
   };
 }
 
 function textBlocksStep({blocks, block, H}) {
   return {
     title: blocks === 1 ? 'One block' : `${blocks} blocks, one after the other`,
-    formula: [symbol('Y', {}, `block ${block + 1}`), '→', blocks > 1 ? symbol('X', {}, 'next block') : symbol('answer', {}, 'last norm')],
-    words: [blocks === 1 ? 'This model has one block. ' : `All of this was block ${block + 1} of ${blocks}. The next block reads Y and does the same with its own weights. `,
+    formula: blocksFormula(block, blocks),
+    words: [blocksWords(block, blocks),
       `Each square has all weights of one ${H === 1 ? 'block' : 'head'}: a row for each query, a column for each key. `,
       'Later blocks compare tokens that have already gathered information.'],
   };
 }
 
 /* What the last rows are for, by the kind of model. */
-function textAnswerStep({model, answers, M, walk, nameOf, readOut}) {
-  const classes = model.output.classes, best = answers[0];
-  if (!best) {
-    return {title: 'The result', formula: [symbol('rows', {}, walk.T, M)], words: [walk.aim]};
-  }
+function textAnswerStep({model, answers, M, walk}) {
+  const classes = model.output.classes, best = answers[0], {softcap} = model.output, row = symbol(walk.masked ? 'row of the mask' : 'last row', {}, M);
+  if (!best) return {title: 'The result', formula: [symbol('rows', {}, walk.T, M)], words: [walk.aim]};
   return {
     title: 'The answer',
-    formula: [symbol('probabilities', {}, classes), '=', 'softmax(', symbol(walk.masked ? 'row of the mask' : 'last row', {}, M), symbol('W', {}, M, classes), ')'],
-    words: [`After the last block only the row of ${walk.masked ? 'the mask' : nameOf(readOut)} is used. `,
-      `One last matrix turns it into a score for each of the ${classes.toLocaleString('en')} tokens, and softmax into probabilities: “${best.name}” with ${percent(best.share)}. `,
+    formula: [symbol('probabilities', {}, classes), '=', 'softmax(', ...(model.config.final_norm ? ['norm(', row, ')'] : [row]), symbol('W', {}, M, classes), ')'],
+    words: [`After the last block only the row of ${walk.masked ? 'the mask' : walk.lastName} is used. `,
+      `One last matrix turns it into a score for each of the ${classes.toLocaleString('en')} tokens, ${softcap > 0 ? `a tanh keeps it between −${softcap} and ${softcap}, ` : ''}and ` +
+      `softmax makes probabilities of them: “${best.name}” with ${percent(best.share)}, before the settings above change it. `,
       walk.masked ? 'That is the word which the model expects in place of the mask.' : 'The model appends one of them, and everything begins anew with a longer text.'],
   };
 }
@@ -132,6 +137,7 @@ const textWalk = {
     },
   },
   look: lookAtWords,
+  looksAlone: true, /* its words stand in lists, not in rows */
   subject: textSubject,
   drawKey: drawKeyWord,
   cardHeight: 1,
@@ -160,12 +166,19 @@ function textCards(set, T) {
 
 /* What the rows at the end are, where no token is predicted from them. */
 const textAims = {
-  pair: 'After the last block of the encoder every row knows its token and what stands around it. The decoder reads these rows: with each token that ' +
+  pair: () => 'After the last block of the encoder every row knows its token and what stands around it. The decoder reads these rows: with each token that ' +
     'it writes, its queries are compared with their keys (cross-attention).',
-  masks: 'After the last block every row knows its token and what stands around it. With a mask in the text, the model would predict the word in its place from its row.',
-  rows: 'After the last block every row knows its token and what stands around it: words with the same meaning in the same role have similar rows. Their mean ' +
+  masks: () => 'After the last block every row knows its token and what stands around it. With a mask in the text, the model would predict the word in its place from its row.',
+  classes: ({output}) => `After the last block every row knows its token and what stands around it. From them the model computes a score for each of the ${output.classes} ` +
+    'classes that it tells apart.',
+  rows: () => 'After the last block every row knows its token and what stands around it: words with the same meaning in the same role have similar rows. Their mean ' +
     'can stand for the whole text, for example to find similar ones.',
 };
+
+function aimOf({kind, mask}, {output}) {
+  if (kind === 'pair') return 'pair';
+  return mask >= 0 ? 'masks' : output.classes && output.pool !== 'none' ? 'classes' : 'rows';
+}
 
 /* The head of a block that looks most at one key other than the first token and the query itself. */
 function tellingHead(set, block, token) {
@@ -182,7 +195,7 @@ function tellingHead(set, block, token) {
 function createWalkStore(maps, steps) {
   const follow = ({set, token, theme}) => ({set, token, theme}), first = follow(maps.get());
   const head = first.set.weights.numbers ? tellingHead(first.set, 0, first.token) : 0;
-  const store = createStore({...first, block: 0, head, key: null, step: 0, steps});
+  const store = createStore({...first, block: 0, head, key: null, step: 0, steps, problem: null});
   maps.on(['set', 'token', 'theme'], (state) => store.set(follow(state)));
   store.on('token', ({token}) => token !== maps.get().token && maps.set({token}));
   return store;
@@ -192,6 +205,7 @@ function createWalkStore(maps, steps) {
 function textSource(maps, writing, {live, title}) {
   const model = textModel(live.description), store = createWalkStore(maps, stepKeys(model).length), {writer} = writing, numbers = writer.firstAttentions;
   let run = null;
+  writing.store.on('problem', ({problem}) => store.set({problem}));
   /* What the tokens stand for, on one line. */
   const textOf = (ids) => writer.model.text(ids).trim().replace(/\s+/g, ' ');
   const sideNow = () => writing.store.get().result && writing.store.get().result.sides[0];
@@ -203,17 +217,17 @@ function textSource(maps, writing, {live, title}) {
     return run.blocks.get(b);
   }
 
-  /* What is predicted: {answers, readOut, masked}, of the row that it is read from. */
+  /* What is predicted: {answers, readOut, masked}, with the row that it is read from, if it is one of those that are shown. */
   function predicted(T) {
     const {next} = writing.store.get(), masked = live.kind === 'encoder';
-    if (live.kind === 'pair' || !next || !next.length) return {answers: [], readOut: null};
+    if (live.kind === 'pair' || !next || !next.length) return {answers: [], readOut: undefined};
     const {row, list} = next[0];
-    return {answers: list.slice(0, 10).map(({word, raw}) => ({name: wordOf(word), share: raw})), readOut: Math.min(row, T - 1), masked};
+    return {answers: list.slice(0, 10).map(({word, raw}) => ({name: wordOf(word), share: raw})), readOut: row < T ? row : undefined, masked};
   }
 
   return {
     model, store,
-    changes: ['set', 'block', 'head', 'token', 'key', 'theme'],
+    changes: ['set', 'block', 'head', 'token', 'key', 'theme', 'problem'],
     forgetKey: ['set', 'block', 'token'],
     hint: 'Click a row, a word or a bar to mark another query, key or head.',
     choices: () => idsNow().map((_, t) => `${t + 1} “${wordOf(sideNow().words[t])}”`),
@@ -221,7 +235,7 @@ function textSource(maps, writing, {live, title}) {
     /* Why there is nothing to walk over; null if there is. */
     why() {
       const side = sideNow();
-      if (!side) return 'There is no text yet that the model can read.';
+      if (writing.store.get().problem || !side) return 'There is no text that the model can read.';
       if (model.config.causal || side.ids.length <= walkMost) return null;
       return `The walk-through takes up to ${walkMost} tokens; this text has ${side.ids.length.toLocaleString('en')}. Shorten it to see its steps.`;
     },
@@ -231,7 +245,7 @@ function textSource(maps, writing, {live, title}) {
       const cut = T < side.ids.length ? ` The steps show the first ${T} of ${side.ids.length.toLocaleString('en')}: later ones change nothing in them.` : '';
       const scaling = scalingOf(model, block, model.config.head_width);
       const walk = {...textWalk, model, T, ids, words, cut, masked, scaling, text: textOf(ids),
-        aim: textAims[live.kind === 'pair' ? 'pair' : live.mask >= 0 ? 'masks' : 'rows'],
+        aim: textAims[aimOf(live, model)](model), lastName: `“${clipToken(wordOf(side.words.at(-1)), 24)}” (token ${side.words.length})`,
         longName: (t) => `“${clipToken(words[t], 24)}” (token ${t + 1})`, shortName: (t) => `“${clipToken(words[t], 12)}”`,
         railBoxes: (...place) => wordRailBoxes(words, ...place), cardOf: textCards(state.set, T)};
       const facts = stepFacts(walk, {...state, head, token: Math.min(state.token, T - 1)}, inside(state, block), () => inside(state, model.blocks.length - 1));

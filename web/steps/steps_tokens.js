@@ -77,7 +77,7 @@ function wordRailBoxes(words, layout, x, y, height) {
 function drawWordRail(pen, piece, boxes, look, view) {
   if (piece.size) return drawChips(pen, piece, boxes, look, view);
   const {facts, colours, layout} = view, {words} = facts.walk, {alpha} = look, size = railLetter(piece.each), every = Math.ceil(10 / piece.each);
-  const middle = (t) => boxes[t].y + boxes[t].height / 2, marked = markedWords(facts, piece.keyToo, middle, colours);
+  const middle = (t) => boxes[t].y + boxes[t].height / 2, marked = markedWords(facts, piece, middle, colours);
   const near = (t) => look.settled && marked.some(({y}) => Math.abs(y - middle(t)) < 13);
   boxes.forEach((box, t) => {
     if ((t % every && look.settled) || near(t)) return;
@@ -87,8 +87,9 @@ function drawWordRail(pen, piece, boxes, look, view) {
   if (look.settled) drawMarkedWords(pen, marked, boxes[0].x + boxes[0].width, alpha, view);
 }
 
-/* The query and the key, {t, colour, y}, far enough from each other for both. */
-function markedWords({t, key}, keyToo, middle, colours) {
+/* The query and the key, {t, colour, y}, far enough from each other for both; or the row that the answer is read from. */
+function markedWords({t, key, readOut}, {keyToo, readOut: last}, middle, colours) {
+  if (last) return readOut === undefined ? [] : [{t: readOut, colour: colours.accent, y: middle(readOut)}];
   const query = {t, colour: colours.accent, y: middle(t)}, away = middle(key) - query.y;
   if (!keyToo || key === t) return [query];
   return [query, {t: key, colour: colours.key, y: query.y + (away < 0 ? Math.min(-17, away) : Math.max(17, away))}];
@@ -116,8 +117,8 @@ const listRow = 17;
 
 /* The keys with the largest weights, as many as there is room for, in the order of the text. */
 function lookAtWords(facts, {h, weightRow}, whole, bars) {
-  const {T, key, t, visible} = facts, room = Math.max(2, Math.floor(whole.height / listRow)), own = keysByWeight(weightRow, visible);
-  const first = [key, ...(visible > t ? [t] : [])], keys = [...new Set([...first, ...own])].slice(0, Math.min(room, visible)).sort((a, b) => a - b);
+  const {T, key, t, keys: seen} = facts, room = Math.max(2, Math.floor(whole.height / listRow));
+  const keys = [...new Set([key, ...seen.filter((j) => j === t), ...byWeight(seen, weightRow)])].slice(0, room).sort((a, b) => a - b);
   const each = Math.min(22, whole.height / keys.length), width = Math.min(whole.width, 190);
   const box = {x: whole.x + (whole.width - width) / 2, y: whole.y + (whole.height - each * keys.length) / 2, width, height: each * keys.length};
   const wide = bars.width / T, scale = facts.matrices['P' + h].scale;

@@ -16,6 +16,10 @@ const normName = ({model}) => (model.config.norm === 'rms' ? 'RMSNorm' : 'LayerN
 
 function normStep(facts) {
   const {T, M, run, t} = facts, length = (matrix) => shortNumber(lengthOf(rowOf(matrix, M, t)));
+  if (run.n.every((x, i) => x === run.x[i])) {
+    return {title: 'No norm yet', formula: [symbol('N', {}, T, M), '=', symbol('X', {}, T, M)],
+      words: ['Other blocks of this model bring each row to a similar size first; this one takes the rows as they are. X itself waits on the left: it will be needed again.']};
+  }
   return {
     title: 'Normalize every row',
     formula: [symbol('N', {}, T, M), '=', normName(facts) + '(', symbol('X', {}, T, M), ')'],
@@ -28,12 +32,14 @@ function normStep(facts) {
 
 function projectStep({T, M, H, G, D, model, block, normed}) {
   const bias = model.blocks[block].qkv.bias ? ['+', symbol('b', {}, (H + 2 * G) * D)] : [];
-  const shared = G < H ? ` Keys and values have ${G} slices only: ${H / G} heads share each.` : '';
+  const shared = G < H ? ` Keys and values have ${G} slices only: ${H / G} heads share each.` : '', {rotary_base: rotary, qk_norm: norm} = model.blocks[block];
+  const then = [norm > 0 && 'brought to a similar size', rotary > 0 && 'turned by their positions (a rotary embedding)'].filter(Boolean).join(' and ');
   return {
     title: 'Queries, keys and values',
     formula: [symbol('[Q K V]', {}, T, (H + 2 * G) * D), '=', symbol(normed ? 'N' : 'X', {}, T, M), symbol('W', {}, M, (H + 2 * G) * D), ...bias],
     words: ['One product gives every token three new rows. Its ', asQuery('query'), ' says what it is looking for. Its ', asKey('key'),
-      ' says what it has to offer. Its value is what it hands over when another token attends to it.' + shared],
+      ' says what it has to offer. Its value is what it hands over when another token attends to it.' + shared,
+      then && ` Queries and keys are then ${then}, as they are shown here.`],
   };
 }
 
@@ -56,8 +62,8 @@ function rootScaling(D) {
 }
 
 function scoresStep(facts) {
-  const {T, D, lanes, head, key, name, keyName, visible, walk: {scaling}} = facts;
-  const hidden = visible < T ? ` A causal model hides the ${plural(T - visible, 'token')} after it.` : '';
+  const {T, D, lanes, head, key, name, keyName, t, model, walk: {scaling}} = facts, later = model.config.causal ? T - 1 - t : 0;
+  const hidden = later ? ` A causal model hides the ${later === 1 ? 'token' : plural(later, 'token')} after it.` : '';
   return {
     title: 'Compare the query with every key',
     formula: [symbol('S', {sub: 'h'}, T, T), '=', symbol('Q', {sub: 'h'}, T, D), symbol('K', {sub: 'h', sup: 'T'}, D, T), ...scaling.formula],
@@ -71,10 +77,10 @@ function softmaxStep(facts) {
   return {
     title: 'Turn scores into weights',
     formula: [symbol('P', {sub: 'h'}, T, T), '=', 'softmax(', symbol('S', {sub: 'h'}, T, T), ')'],
-    words: ['e to the power of each score, divided by the sum over the row: all weights of a query are positive and add up to 100 %. In head ',
-      `${head + 1}, `, asQuery(name), ` gives ${percent(lanes[head].weightRow[key])} of its attention to `, asKey(keyName),
-      `. Uniform attention would be ${percent(1 / facts.visible)}.`,
-      model.blocks[block].sinks ? ' In this model a learned sink takes a share of every row, so that its weights add up to less.' : ''],
+    words: [model.blocks[block].sinks ? 'e to the power of each score, divided by the sum over the row and a learned sink: all weights of a query are positive; with the share of the sink they add up to 100 %. In head '
+      : 'e to the power of each score, divided by the sum over the row: all weights of a query are positive and add up to 100 %. In head ',
+    `${head + 1}, `, asQuery(name), ` gives ${percent(lanes[head].weightRow[key])} of its attention to `, asKey(keyName),
+      `. Uniform attention would be ${percent(1 / facts.keys.length)}.`],
   };
 }
 
@@ -101,22 +107,22 @@ function concatSymbols(T, D, H, head) {
   return parts;
 }
 
-function concatStep({T, D, H, head}) {
+function concatStep({T, D, H, M, head}) {
   return {
     title: H === 1 ? 'The output of the head' : 'Put the heads side by side',
     formula: [symbol('C', {}, T, H * D), '=', '[', ...concatSymbols(T, D, H, head), ']'],
     words: [H === 1 ? `With several heads, their outputs would now be concatenated: ${D} columns each.`
-      : `The outputs of the heads are concatenated: ${H} × ${D} = ${H * D} numbers per token again. Nothing is added or lost; each head still has its own columns.`],
+      : `The outputs of the heads are concatenated: ${H} × ${D} = ${H * D} numbers per token${H * D === M ? ' again' : ''}. Nothing is added or lost; each head still has its own columns.`],
   };
 }
 
 function outputStep(facts) {
   const {T, M, D, H, head, model, block} = facts, [before, behind] = model.config.out_norm ? [[normName(facts) + '('], [')']] : [[], []];
   return {
-    title: 'Combine the heads',
+    title: H === 1 ? 'The output matrix' : 'Combine the heads',
     formula: [symbol('A', {}, T, M), '=', ...before, symbol('C', {}, T, H * D), symbol('W', {sub: 'O'}, H * D, M), ...(model.blocks[block].proj.bias ? ['+', symbol('b', {sub: 'O'}, M)] : []), ...behind],
-    words: [`The output matrix mixes what the heads found into one row of ${M} numbers per token. Each head has ${plural(D, 'row')} of it`,
-      H > 1 && facts.matrices.WO ? `; those of head ${head + 1} are framed.` : '.', before.length ? ' Then every row is brought to a similar size.' : ''],
+    words: [`The output matrix mixes what the ${H === 1 ? 'head' : 'heads'} found into one row of ${M} numbers per token.`,
+      H > 1 ? ` Each head has ${plural(D, 'row')} of it${facts.matrices.WO ? `; those of head ${head + 1} are framed` : ''}.` : '', before.length ? ' Then every row is brought to a similar size.' : ''],
   };
 }
 
@@ -133,21 +139,31 @@ function residualStep(facts) {
 
 function mlpStep(facts) {
   const {T, M, F, run, t, post, parallel, model} = facts, length = (matrix) => shortNumber(lengthOf(rowOf(matrix, M, t)));
-  const sum = [symbol('X′', {}, T, M), '+', 'MLP(', symbol(parallel ? 'norm(X)' : facts.normed ? 'norm(X′)' : 'X′', {}, T, M), ')'];
+  const [before, behind] = model.config.out_norm ? ['norm(MLP(', '))'] : ['MLP(', ')'];
+  const sum = [symbol('X′', {}, T, M), '+', before, symbol(parallel ? 'norm(X)' : facts.normed ? 'norm(X′)' : 'X′', {}, T, M), behind];
   return {
     title: 'The MLP: every token on its own',
     formula: post ? [symbol('Y', {}, T, M), '=', normName(facts) + '(', ...sum, ')'] : [symbol('Y', {}, T, M), '=', ...sum],
     words: [parallel ? 'Beside attention, and from the same X: a' : 'A', ` small network processes each row separately: ${M} numbers become ${F}, pass a nonlinear function, and become ${M} again. `,
       model.experts ? `There are ${model.experts} of them, and each row goes through the ${model.used} that fit it best. ` : '',
-      `The result, of length ${length(run.mlp)} in the framed row, is added too. Attention moves information between tokens; the MLP works on what has arrived.`],
+      `The result, of length ${length(run.mlp)} in the framed row, is added too. Attention moves information between tokens; the MLP works ${parallel ? 'on each alone' : 'on what has arrived'}.`],
   };
+}
+
+const blocksFormula = (block, blocks) => [symbol('Y', {}, `block ${block + 1}`), '→',
+  block + 1 < blocks ? symbol('X', {}, 'next block') : symbol('answer', {}, 'last norm')];
+
+function blocksWords(block, blocks) {
+  if (blocks === 1) return 'This model has one block. ';
+  const here = `All of this was block ${block + 1} of ${blocks}. `;
+  return here + (block + 1 < blocks ? 'The next block reads Y and does the same with its own weights. ' : 'It is the last one: the answer comes from Y. ');
 }
 
 function blocksStep({blocks, block, name, H}) {
   return {
     title: blocks === 1 ? 'One block' : `${blocks} blocks, one after the other`,
-    formula: [symbol('Y', {}, `block ${block + 1}`), '→', blocks > 1 ? symbol('X', {}, 'next block') : symbol('answer', {}, 'last norm')],
-    words: [blocks === 1 ? 'This model has one block. ' : `All of this was block ${block + 1} of ${blocks}. The next block reads Y and does the same with its own weights. `,
+    formula: blocksFormula(block, blocks),
+    words: [blocksWords(block, blocks),
       `Each square shows where one ${H === 1 ? 'block' : 'head'} looks from `, asQuery(name), '. Later blocks compare tokens that have already gathered information.'],
   };
 }
