@@ -13,7 +13,8 @@ typedef struct call {
     mha_attention_options options;
     int align, threads;
     PyObject *empty, *dtype; /* makes `out` where none is given: empty((B,H,Tq,E), dtype); both borrowed */
-    bool alike;              /* do nothing and return False unless q, k and v have the same type, B and H, and E is D */
+    bool keep;               /* forward makes memory for `softmax` and returns it: bytes, which is `kept` in backward */
+    PyObject *kept;          /* borrowed */
     bool packed;             /* rows are (T,H,D), as ragged batches usually are, and not (1,H,T,D) */
 } call;
 
@@ -24,7 +25,6 @@ static field options[] = {{"causal", FIELD_BOOL, AT(options.causal), NULL},
                           {"threads", FIELD_COUNT, AT(threads), NULL},
                           {"empty", FIELD_OBJECT, AT(empty), NULL},
                           {"dtype", FIELD_OBJECT, AT(dtype), NULL},
-                          {"alike", FIELD_BOOL, AT(alike), NULL},
                           {"dropout", FIELD_FLOAT, AT(options.dropout), NULL},
                           {"seed", FIELD_UNSIGNED, AT(options.dropout_seed), NULL},
                           {"more", FIELD_MORE, 0, NULL},
@@ -49,6 +49,7 @@ static field forward_fields[] = {{"q", FIELD_NEEDED, AT(q), NULL},
                                  {"v", FIELD_NEEDED, AT(v), NULL},
                                  {"out", FIELD_OUTPUT, AT(out), NULL},
                                  {"lse", FIELD_OUTPUT, AT(extras.lse), NULL},
+                                 {"keep", FIELD_BOOL, AT(keep), NULL},
                                  {"softmax", FIELD_OUTPUT, AT(extras.softmax), NULL},
                                  {"weights", FIELD_OUTPUT, AT(extras.weights), NULL},
                                  {NULL, FIELD_BOOL, 0, NULL}};
@@ -59,6 +60,7 @@ static field backward_fields[] = {{"q", FIELD_NEEDED, AT(q), NULL},
                                   {"out", FIELD_NEEDED, AT(out), NULL},
                                   {"dout", FIELD_NEEDED, AT(dout), NULL},
                                   {"dlse", FIELD_INPUT, AT(dlse), NULL},
+                                  {"kept", FIELD_OBJECT, AT(kept), NULL},
                                   {"softmax", FIELD_INPUT, AT(softmax), NULL},
                                   {"dq", FIELD_OUTPUT, AT(gradients.q), NULL},
                                   {"dk", FIELD_OUTPUT, AT(gradients.k), NULL},
@@ -112,16 +114,6 @@ static void unpack_all(call *c)
     for (size_t n = 0; n < sizeof rows / sizeof *rows; n++) unpack(rows[n]);
 }
 
-static bool is_alike(const mha_tensor *q, const mha_tensor *k, const mha_tensor *v)
-{
-    const mha_tensor *all[] = {q, k, v};
-    for (int n = 0; n < 3; n++)
-        if (all[n]->rank != 4 || all[n]->type != q->type || all[n]->size[0] != q->size[0] ||
-            all[n]->size[1] != q->size[1])
-            return false;
-    return v->size[3] == q->size[3];
-}
-
 /* A new array for the result. NULL with an exception set. */
 static PyObject *make_out(call *c, fields_held *held)
 {
@@ -135,6 +127,45 @@ static PyObject *make_out(call *c, fields_held *held)
     Py_XDECREF(shape);
     if (out && fields_add(held, &c->out, out, "out")) Py_CLEAR(out);
     return out;
+}
+
+/* The bytes of float32 (B,H,Tq,2); -1 with an exception set if that is too many. */
+static Py_ssize_t softmax_bytes(const mha_tensor *q)
+{
+    Py_ssize_t bytes = 2 * sizeof(float);
+    for (int axis = 0; axis < 3; axis++) {
+        if (q->size[axis] > 0 && bytes > PY_SSIZE_T_MAX / q->size[axis]) return PyErr_NoMemory(), -1;
+        bytes *= q->size[axis];
+    }
+    return bytes;
+}
+
+/* The softmax of rows in the memory of a bytes object, which is made in a tenth of the time of an array. */
+static mha_tensor softmax_in(PyObject *bytes, const mha_tensor *q)
+{
+    return mha_tensor_4d(PyBytes_AsString(bytes), MHA_FLOAT32, q->size[0], q->size[1], q->size[2], 2);
+}
+
+/* NULL with an exception set. */
+static PyObject *make_kept(call *c, const fields_held *held)
+{
+    if (c->q.rank != 4) return PyErr_Format(PyExc_ValueError, "q: has %d axes, must be (B,H,Tq,D)", c->q.rank);
+    if (held->arrays[0].device >= 0) return PyErr_Format(PyExc_ValueError, "keep: arrays are on a GPU; give softmax");
+    Py_ssize_t bytes = softmax_bytes(&c->q);
+    PyObject *kept = bytes < 0 ? NULL : PyBytes_FromStringAndSize(NULL, bytes);
+    if (kept) c->extras.softmax = softmax_in(kept, &c->q);
+    return kept;
+}
+
+/* 0, or -1 with an exception set. */
+static int read_kept(call *c)
+{
+    Py_ssize_t bytes = c->q.rank == 4 ? softmax_bytes(&c->q) : -1;
+    if (!PyErr_Occurred() && (bytes < 0 || !PyBytes_Check(c->kept) || PyBytes_Size(c->kept) != bytes))
+        PyErr_SetString(PyExc_ValueError, "kept: must be what forward returned for this q");
+    if (PyErr_Occurred()) return -1;
+    c->softmax = softmax_in(c->kept, &c->q);
+    return 0;
 }
 
 static mha_status run_forward(mha_context *ctx, const call *c)
@@ -153,9 +184,23 @@ static mha_status run_stats(mha_context *ctx, const call *c)
     return mha_attention_stats(ctx, &c->stats, c->q, c->k, c->softmax, &c->options, &c->stats_options);
 }
 
-/* The array that was made for the result; otherwise whether anything was computed. */
-static PyObject *run(mha_status (*operation)(mha_context *, const call *), const field *table,
-                     PyObject *const *arguments, Py_ssize_t positional, PyObject *names)
+/* Reads the arguments of a call, and makes what it shall return: an array for the result, or the memory to keep; NULL if it
+ * makes none. 0, or -1 with an exception set. */
+static int prepare(call *c, fields_held *held, PyObject **made)
+{
+    if (c->empty) *made = make_out(c, held);
+    else if (c->keep) *made = make_kept(c, held);
+    if ((c->empty || c->keep) && !*made) return -1;
+    if (c->kept && read_kept(c)) return -1;
+    c->options.align = (mha_align)c->align;
+    if (c->packed) unpack_all(c);
+    return 0;
+}
+
+/* What was made for the call, otherwise True. With a `fits` that rejects its arrays, or arguments that cannot be read, False:
+ * nothing has been done. */
+static PyObject *run_if(bool (*fits)(const call *), mha_status (*operation)(mha_context *, const call *),
+                        const field *table, PyObject *const *arguments, Py_ssize_t positional, PyObject *names)
 {
     static const call none = {.options = MHA_ATTENTION_DEFAULTS, .stats_options = MHA_STATS_DEFAULTS};
     call c = none;
@@ -163,29 +208,52 @@ static PyObject *run(mha_status (*operation)(mha_context *, const call *), const
     PyObject *made = NULL;
     mha_context *ctx = NULL;
     mha_status status = MHA_OK;
-    bool skip = false;
     held.anywhere = true;
-    if (!fields_read(&held, &c, table, options, arguments, positional, names) &&
-        (!c.empty || (made = make_out(&c, &held))) && (ctx = fields_context(&held, c.threads))) {
-        c.options.align = (mha_align)c.align;
-        if (c.packed) unpack_all(&c);
-        skip = c.alike && !is_alike(&c.q, &c.k, &c.v);
+    bool read = !fields_read(&held, &c, table, options, arguments, positional, names);
+    if (fits && (!read || !fits(&c))) {
+        PyErr_Clear();
+        fields_release(&held);
+        Py_RETURN_FALSE;
     }
-    if (ctx && !skip) {
+    if (read && !prepare(&c, &held, &made)) ctx = fields_context(&held, c.threads);
+    if (ctx) {
         Py_BEGIN_ALLOW_THREADS;
         status = operation(ctx, &c);
         Py_END_ALLOW_THREADS;
     }
     fields_release(&held);
-    if (ctx && !status) return made ? made : PyBool_FromLong(!skip);
+    if (ctx && !status) return made ? made : PyBool_FromLong(1);
     Py_XDECREF(made);
     return ctx ? raise_status(ctx, status) : NULL;
+}
+
+static PyObject *run(mha_status (*operation)(mha_context *, const call *), const field *table,
+                     PyObject *const *arguments, Py_ssize_t positional, PyObject *names)
+{
+    return run_if(NULL, operation, table, arguments, positional, names);
+}
+
+/* Whether q, k and v have the same type, B and H, and E is D. */
+static bool is_alike(const call *c)
+{
+    const mha_tensor *all[] = {&c->q, &c->k, &c->v};
+    for (int n = 0; n < 3; n++)
+        if (all[n]->rank != 4 || all[n]->type != c->q.type || all[n]->size[0] != c->q.size[0] ||
+            all[n]->size[1] != c->q.size[1])
+            return false;
+    return c->v.size[3] == c->q.size[3];
 }
 
 static PyObject *forward(PyObject *module, PyObject *const *arguments, Py_ssize_t positional, PyObject *names)
 {
     (void)module;
     return run(run_forward, forward_fields, arguments, positional, names);
+}
+
+static PyObject *forward_alike(PyObject *module, PyObject *const *arguments, Py_ssize_t positional, PyObject *names)
+{
+    (void)module;
+    return run_if(is_alike, run_forward, forward_fields, arguments, positional, names);
 }
 
 static PyObject *backward(PyObject *module, PyObject *const *arguments, Py_ssize_t positional, PyObject *names)
@@ -200,22 +268,10 @@ static PyObject *stats(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     return run(run_stats, stats_fields, arguments, positional, names);
 }
 
-/* Whether q, k and v have the same type, B and H, and E is D; False also for what is no array. */
-static PyObject *alike(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
-{
-    (void)module;
-    array arrays[3];
-    int read = 0;
-    while (read < 3 && read < count && !array_read(&arrays[read], arguments[read], "array", false)) read++;
-    PyErr_Clear();
-    bool are = read == 3 && is_alike(&arrays[0].tensor, &arrays[1].tensor, &arrays[2].tensor);
-    while (read > 0) array_release(&arrays[--read]);
-    return PyBool_FromLong(are);
-}
-
 PyMethodDef attention_methods[] = {
-    {"alike", (PyCFunction)(void (*)(void))alike, METH_FASTCALL, "alike(q, k, v): the same type, B, H and width?"},
     {"forward", (PyCFunction)(void (*)(void))forward, METH_FASTCALL | METH_KEYWORDS, "mha_attention_forward"},
+    {"forward_alike", (PyCFunction)(void (*)(void))forward_alike, METH_FASTCALL | METH_KEYWORDS,
+     "mha_attention_forward if q, k and v have the same type, B, H and width; False, with nothing done, otherwise"},
     {"backward", (PyCFunction)(void (*)(void))backward, METH_FASTCALL | METH_KEYWORDS, "mha_attention_backward"},
     {"stats", (PyCFunction)(void (*)(void))stats, METH_FASTCALL | METH_KEYWORDS, "mha_attention_stats"},
     {NULL, NULL, 0, NULL}};

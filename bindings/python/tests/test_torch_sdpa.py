@@ -27,11 +27,13 @@ def double(x):
 
 
 def compare(inputs, mask=None, tolerance=2e-6, **options):
-    """The result, and all gradients, the mask's included."""
+    """The result, which has the same bits without gradients, and all gradients, the mask's included."""
     exact, exact_mask = [double(x) for x in inputs], double(mask)
     out, want = sdpa(*inputs, mask, **options), pytorch(*exact, exact_mask, **options)
     assert out.dtype == inputs[0].dtype and out.shape == want.shape
     assert (out - want).abs().max() < tolerance
+    with torch.no_grad():
+        assert (sdpa(*inputs, mask, **options) == out).all()
     dout = torch.randn_like(out)
     out.backward(dout)
     want.backward(dout.double())
@@ -136,6 +138,7 @@ def test_tensors_of_a_transform_that_is_over():
     torch.func.grad(lambda x: kept.append(x) or x.sum())(q := torch.randn(1, 2, 5, 8))
     weight = torch.ones(1, 2, 5, 8, requires_grad=True)
     assert (sdpa(kept[0], weight, kept[0]) - sdpa(q, weight, q)).abs().max() == 0
+    assert (sdpa(kept[0], q, kept[0]) == sdpa(q, q, q)).all()
 
 
 def test_dropout():

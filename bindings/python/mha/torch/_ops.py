@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-import numpy as np
 import torch
 import torch.utils.dlpack
 from torch import Tensor
+from torch._functorch.utils import unwrap_dead_wrappers
 
 from mha import _mha
 
@@ -59,49 +59,58 @@ def forward(q, k, v, bias, sinks, causal, scale, softcap, dropout, seed):
     return out, softmax
 
 
-def infer(q, k, v, bias, sinks, causal, scale, softcap, dropout, seed):
-    """The result alone, for calls without a gradient."""
-    out = result(q, v)
+def eager(run, out, q, k, v, bias, sinks, causal, scale, softcap, dropout, seed):
+    """The result, computed into ``out`` here and now, and differentiable. ``run`` is the extension's function; None if it returns
+    False."""
+    gradient = needs_gradient(q, k, v, bias, sinks)
+    softmax = rows(q) if gradient and q.is_cuda else None
     mask, added = visibility(bias)
-    _mha.forward(q=q, k=k, v=v, out=out, mask=mask, bias=added, sinks=sinks, causal=causal, scale=scale, softcap=softcap,
-                 dropout=dropout, seed=seed, threads=torch.get_num_threads())  # fmt: skip
-    return out
+    kept = run(q=q, k=k, v=v, out=out, softmax=softmax, keep=gradient and softmax is None, causal=causal, scale=scale,
+               threads=torch.get_num_threads(), dropout=dropout, seed=seed, mask=mask, bias=added, softcap=softcap, sinks=sinks)  # fmt: skip
+    if kept is False:
+        return None
+    if not gradient:
+        return out
+    return _tie(q, k, v, bias, sinks, (out, kept if softmax is None else softmax, (causal, scale, softcap, dropout, seed)))
 
 
 def quick(q, k, v, bias, causal, scale, dropout, seed):
     """``attention`` for the usual call, in which q, k and v are alike, with the least overhead; None for any other call."""
-    if not is_eager(q, k, v, bias) or (causal and bias is not None) or torch._C._are_functorch_transforms_active():
+    if (
+        not is_eager(q, k, v, bias)
+        or (causal and bias is not None)
+        or watcher is not None
+        or torch._C._is_any_autocast_enabled()
+        or torch._C._are_functorch_transforms_active()
+    ):
         return None
-    if watcher is not None:
-        return None
-    if needs_gradient(q, k, v, bias):
-        alike = _mha.alike(q, k, v)
-        return _apply(q, k, v, bias, None, causal, scale, None, dropout, seed) if alike else None
-    out = torch.empty_like(q)
-    mask, added = visibility(bias)
-    done = _mha.forward(q=q, k=k, v=v, out=out, mask=mask, bias=added, causal=causal, scale=scale, dropout=dropout, seed=seed,
-                        alike=True, threads=torch.get_num_threads())  # fmt: skip
-    return out if done else None
+    return eager(_mha.forward_alike, torch.empty_like(q), q, k, v, bias, None, causal, scale, None, dropout, seed)
 
 
-def backward(
-    q, k, v, bias, sinks, causal, scale, softcap, dropout, seed, out, softmax, dout, of_bias, of_sinks, of_q=True, of_k=True, of_v=True
-):  # fmt: skip
-    """Gradients of q, k, v, the bias, in its type, and the sinks; None for those that are not asked for."""
-    dq, dk = torch.empty_like(q) if of_q else None, torch.empty_like(k) if of_k else None
+def backward(inputs, options, out, softmax, dout, wanted):
+    """Gradients of ``inputs``: q, k, v, bias, in its type, and sinks; None for those that are not ``wanted``. ``softmax`` is what
+    the forward pass wrote, or kept: bytes."""
+    q, k, v, bias, sinks = inputs
+    causal, scale, softcap, dropout, seed = options
+    of_q, of_k, of_v, of_bias, of_sinks = wanted
+    dq = torch.empty_like(q) if of_q else None
+    dk = torch.empty_like(k) if of_k else None
     dv = torch.empty_like(v) if of_v else None
-    mask, added = visibility(bias)
-    dbias = torch.empty(added.shape, dtype=torch.float32, device=added.device) if of_bias else None
+    dbias = torch.empty(bias.shape, dtype=torch.float32, device=bias.device) if of_bias else None
     dsinks = torch.empty_like(sinks) if of_sinks else None
-    _mha.backward(q=q, k=k, v=v, out=out, dout=dout, softmax=softmax, dq=dq, dk=dk, dv=dv, dbias=dbias, dsinks=dsinks, mask=mask,
-                  bias=added, sinks=sinks, causal=causal, scale=scale, softcap=softcap, dropout=dropout, seed=seed,
-                  threads=torch.get_num_threads())  # fmt: skip
-    return dq, dk, dv, dbias if dbias is None else dbias.to(bias.dtype), dsinks
+    mask, added = visibility(bias)
+    kept, softmax = (softmax, None) if type(softmax) is bytes else (None, softmax)
+    _mha.backward(q=q, k=k, v=v, out=out, dout=dout, kept=kept, softmax=softmax, dq=dq, dk=dk, dv=dv, dbias=dbias, dsinks=dsinks,
+                  causal=causal, scale=scale, threads=torch.get_num_threads(), dropout=dropout, seed=seed, mask=mask, bias=added,
+                  softcap=softcap, sinks=sinks)  # fmt: skip
+    return dq, dk, dv, dbias.to(bias.dtype) if of_bias else None, dsinks
 
 
-def _op_backward(*arguments):
+def _op_backward(q, k, v, bias, sinks, causal, scale, softcap, dropout, seed, out, softmax, dout, of_bias, of_sinks):
     """``backward`` as an operator, whose results are tensors in any case."""
-    return tuple(torch.empty(0, device=arguments[0].device) if x is None else x for x in backward(*arguments))
+    options = causal, scale, softcap, dropout, seed
+    found = backward((q, k, v, bias, sinks), options, out, softmax, dout, (True, True, True, of_bias, of_sinks))
+    return tuple(torch.empty(0, device=q.device) if x is None else x for x in found)
 
 
 def _fake_forward(q, k, v, bias, *rest):
@@ -145,19 +154,12 @@ torch.library.register_autograd("mha::attention", _op_gradients, setup_context=_
 
 
 class Attention(torch.autograd.Function):
-    """mha::attention in eager mode. The softmax of rows is an array of NumPy, which is made in a tenth of the time of a tensor."""
+    """The gradient of ``eager``, whose result is given to it: it is a node of the graph and computes nothing forward."""
 
     @staticmethod
-    def forward(ctx, q, k, v, bias, sinks, causal, scale, softcap, dropout, seed):
-        shape = q.shape
-        out = torch.empty_like(q) if shape[3] == v.size(3) else result(q, v)
-        softmax = rows(q) if q.is_cuda else np.empty((*shape[:3], 2), np.float32)
-        mask, added = visibility(bias)
-        _mha.forward(q=q, k=k, v=v, out=out, softmax=softmax, mask=mask, bias=added, sinks=sinks, causal=causal, scale=scale,
-                     softcap=softcap, dropout=dropout, seed=seed, threads=torch.get_num_threads())  # fmt: skip
+    def forward(ctx, q, k, v, bias, sinks, call):
+        out, ctx.softmax, ctx.options = call
         ctx.save_for_backward(q, k, v, bias, sinks, out)
-        ctx.options = causal, scale, softcap, dropout, seed
-        ctx.softmax = softmax
         return out
 
     @staticmethod
@@ -166,15 +168,13 @@ class Attention(torch.autograd.Function):
 
 
 def _eager_gradients(ctx, dout):
-    *inputs, out = ctx.saved_tensors
-    of_bias, of_sinks = wanted(ctx, inputs[3])
-    found = backward(*inputs, *ctx.options, out, ctx.softmax, dout, of_bias, of_sinks, *ctx.needs_input_grad[:3])
-    return *found, None, None, None, None, None
+    saved = ctx.saved_tensors
+    return *backward(saved[:5], ctx.options, saved[5], ctx.softmax, dout, ctx.needs_input_grad[:5]), None
 
 
 _once = torch.autograd.function.once_differentiable(_eager_gradients)
 # Without what torch.autograd.Function.apply does for functional transforms.
-_apply = super(torch.autograd.Function, Attention).apply
+_tie = super(torch.autograd.Function, Attention).apply
 
 
 def transformed(op: Any, setup: Any, gradients: Any) -> Any:
@@ -238,7 +238,7 @@ def attention(q, k, v, bias, *rest):
         return _transformed(q, k, v, bias, *rest)[0]
     if not is_eager(q, k, v, bias):
         return torch.ops.mha.attention(q, k, v, bias, *rest)[0]
+    q, k, v, bias = unwrap_dead_wrappers((q, k, v, bias))  # tensors that outlived a functional transform
     if watcher is not None:
         watcher(q, k, bias, *rest)
-    run = Attention.apply if needs_gradient(q, k, v, bias, rest[0]) else infer
-    return run(q, k, v, bias, *rest)
+    return eager(_mha.forward, result(q, v), q, k, v, bias, *rest)

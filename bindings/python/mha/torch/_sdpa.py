@@ -97,13 +97,13 @@ def scaled_dot_product_attention(
     >>> bias.grad.abs().max() < 1e-5
     tensor(True)
     """
-    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-        query, key, value, attn_mask = lower(query, key, value, attn_mask)
     seed = seed_of(dropout_p) if dropout_p else 0
     try:
         out = _ops.quick(query, key, value, attn_mask, is_causal, scale, dropout_p, seed)
         if out is not None:
             return out
+        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+            query, key, value, attn_mask = lower(query, key, value, attn_mask)
         options = (None, is_causal, scale, None, dropout_p, seed)
         if _is_usual(query, key, value, attn_mask, is_causal):
             return _ops.attention(query, key, value, attn_mask, *options)
