@@ -1,5 +1,7 @@
 #include "fields.h"
 
+#include <math.h>
+
 int fields_start(field *table)
 {
     for (; table->name; table++)
@@ -82,6 +84,8 @@ static int read_value(fields_held *held, const field *f, void *at, PyObject *val
     case FIELD_FLOAT:
         number = PyFloat_AsDouble(value);
         if (PyErr_Occurred()) return refuse(f, "a number", value);
+        if (isnan(number))
+            return PyErr_Format(PyExc_ValueError, "%s: is NaN", f->name), -1; /* the library's "not given" */
         *(float *)at = (float)number;
         return 0;
     case FIELD_MORE:

@@ -76,6 +76,8 @@ def test_arrays(name, value, kind):
         ("softcap", -1.0, ValueError),
         ("softcap", "much", TypeError),
         ("scale", float("inf"), ValueError),
+        ("scale", float("nan"), ValueError),
+        ("softcap", float("nan"), ValueError),
         ("dropout", 2, ValueError),
         ("seed", -1, ValueError),
         ("seed", 0.5, TypeError),

@@ -147,6 +147,17 @@ def test_functional_gradients():
     assert (torch.func.grad(lambda x: sdpa(x, x, x).sum())(q) - want).abs().max() < 1e-5
 
 
+@pytest.mark.parametrize("weights", [False, True])
+def test_functional_second_derivatives_are_refused(weights):
+    def loss(q):
+        if weights:
+            return attention_weights(q, q, q, None, None, False, None, None, 0.0, 0, False)[0].square().sum()
+        return sdpa(q, q, q).square().sum()
+
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.func.grad(lambda q: torch.func.grad(loss)(q).sum())(torch.randn(1, 2, 3, 4))
+
+
 def test_functional_call_of_a_module():
     layer = mha.torch.MultiheadAttention(16, 4, batch_first=True)
     x, parameters = torch.randn(2, 5, 16), {name: p.detach() for name, p in layer.named_parameters()}

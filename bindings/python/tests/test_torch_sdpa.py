@@ -133,6 +133,47 @@ def test_one_gradient_at_a_time():
         assert (inputs[n].grad == every[n].grad).all()
 
 
+@pytest.mark.parametrize("shape", [(1, 2, 5, 8), (0, 2, 5, 8)])
+def test_no_second_derivative(shape):
+    (q,) = leaves(shape)
+    for loss in (sdpa(q, q, q).sum(), sdpa(q, q, q).square().sum()):
+        (dq,) = torch.autograd.grad(loss, q, create_graph=True)
+        assert (dq == torch.autograd.grad(loss, q)[0]).all()
+        with pytest.raises(RuntimeError, match="no second derivative"):
+            dq.square().sum().backward()
+
+
+def test_gradients_of_many_results_at_once():
+    q, k, v, mask = inputs = leaves((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 6), (5, 7))
+    out = sdpa(q, k, v, mask)
+    douts = torch.randn(4, *out.shape)
+    found = torch.autograd.grad(out, inputs, douts, is_grads_batched=True, retain_graph=True)
+    for n, dout in enumerate(douts):
+        for every, one in zip(found, torch.autograd.grad(out, inputs, dout, retain_graph=True)):
+            assert (every[n] == one).all()
+
+
+def test_forward_mode_is_refused():
+    q = torch.randn(1, 2, 5, 8)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(q, torch.ones_like(q))
+        assert (sdpa(q, q, q) == sdpa(q, q, q)).all()
+        for inputs in ((dual, q, q), (q, q, dual), (q, q, dual[..., :3])):
+            with pytest.raises(NotImplementedError):
+                sdpa(*inputs)
+
+
+def test_meta():
+    q, v = torch.empty(2, 3, 5, 8, device="meta", requires_grad=True), torch.empty(2, 3, 5, 6, device="meta")
+    out = sdpa(q, q, v)
+    assert out.is_meta and out.shape == (2, 3, 5, 6)
+    out.sum().backward()
+    assert q.grad.shape == q.shape
+    layer = mha.torch.MultiheadAttention(8, 2, device="meta")
+    out, weights = layer(q[0], q[0], q[0])
+    assert out.shape == (3, 5, 8) and weights.shape == (5, 3, 3)
+
+
 def test_tensors_of_a_transform_that_is_over():
     kept = []
     torch.func.grad(lambda x: kept.append(x) or x.sum())(q := torch.randn(1, 2, 5, 8))
@@ -273,9 +314,14 @@ X = torch.zeros(1, 1, 3, 4)
         ("attn_mask", torch.zeros(3, 2), ValueError),
         ("attn_mask", torch.zeros(3, 3, dtype=torch.int64), TypeError),
         ("attn_mask", torch.zeros(1, 1, 1, 3, 3), ValueError),
+        ("attn_mask", [[True]], TypeError),
+        ("attn_mask", torch.zeros(3, 3).numpy(), TypeError),
+        ("dropout_p", None, TypeError),
+        ("dropout_p", "0.1", TypeError),
         ("dropout_p", 1.5, ValueError),
         ("dropout_p", -0.5, ValueError),
         ("scale", float("inf"), ValueError),
+        ("scale", float("nan"), ValueError),
     ],
 )  # fmt: skip
 def test_errors(name, value, kind):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+import numpy as np
 import torch
 import torch.utils.dlpack
 from torch import Tensor
@@ -137,13 +138,26 @@ def _setup(ctx, inputs, output):
     ctx.set_materialize_grads(False)
 
 
+def op_backward(inputs, options, out, softmax, dout, of_bias, of_sinks):
+    """``backward`` by its operator, under any transform and with tensors of any kind."""
+    run = _transformed_backward if is_transformed() else torch.ops.mha.attention_backward
+    dq, dk, dv, dbias, dsinks = run(*inputs, *options, out, softmax, dout, of_bias, of_sinks)
+    return dq, dk, dv, dbias if of_bias else None, dsinks if of_sinks else None
+
+
 def _op_gradients(ctx, dout, dsoftmax):
     if dout is None:
         return (None,) * 10
     *inputs, out, softmax = ctx.saved_tensors
-    bias, sinks = wanted(ctx, inputs[3])
-    dq, dk, dv, dbias, dsinks = torch.ops.mha.attention_backward(*inputs, *ctx.options, out, softmax, dout, bias, sinks)
-    return dq, dk, dv, dbias if bias else None, dsinks if sinks else None, None, None, None, None, None
+    return *op_backward(inputs, ctx.options, out, softmax, dout, *wanted(ctx, inputs[3])), *[None] * 5
+
+
+def _setup_nothing(ctx, inputs, output):
+    pass
+
+
+def _refuse(ctx, *gradients):
+    raise RuntimeError("mha: attention has no second derivative")
 
 
 for _name, _function, _fake in (("attention", forward, _fake_forward), ("attention_backward", _op_backward, _fake_backward)):
@@ -151,10 +165,13 @@ for _name, _function, _fake in (("attention", forward, _fake_forward), ("attenti
         library.impl(_name, _function, _device)
     torch.library.register_fake(f"mha::{_name}", _fake, lib=library)
 torch.library.register_autograd("mha::attention", _op_gradients, setup_context=_setup, lib=library)
+torch.library.register_autograd("mha::attention_backward", _refuse, setup_context=_setup_nothing, lib=library)
 
 
 class Attention(torch.autograd.Function):
-    """The gradient of ``eager``, whose result is given to it: it is a node of the graph and computes nothing forward."""
+    """The gradient of ``eager``, whose result is given to it: it is a node of the graph and computes nothing forward.
+
+    Its backward pass leaves to the operator what reads no memory here and now: ``create_graph`` and ``is_grads_batched``."""
 
     @staticmethod
     def forward(ctx, q, k, v, bias, sinks, call):
@@ -164,22 +181,28 @@ class Attention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dout):
-        return (_once if torch.is_grad_enabled() else _eager_gradients)(ctx, dout)
+        *inputs, out = ctx.saved_tensors
+        if torch.is_grad_enabled() or is_transformed() or torch._C._functorch.is_legacy_batchedtensor(dout):
+            softmax = _as_tensor(ctx.softmax, out.shape)
+            found = op_backward(inputs, ctx.options, out, softmax, dout, *ctx.needs_input_grad[3:5])
+        else:
+            found = backward(inputs, ctx.options, out, ctx.softmax, dout, ctx.needs_input_grad[:5])
+        return *found, None
 
 
-def _eager_gradients(ctx, dout):
-    saved = ctx.saved_tensors
-    return *backward(saved[:5], ctx.options, saved[5], ctx.softmax, dout, ctx.needs_input_grad[:5]), None
+def _as_tensor(softmax: Tensor | bytes, shape: torch.Size) -> Tensor:
+    """The softmax of rows as an operator takes it."""
+    if not isinstance(softmax, bytes):
+        return softmax
+    return torch.from_numpy(np.ndarray((*shape[:3], 2), np.float32, softmax).copy())
 
 
-_once = torch.autograd.function.once_differentiable(_eager_gradients)
 # Without what torch.autograd.Function.apply does for functional transforms.
 _tie = super(torch.autograd.Function, Attention).apply
 
 
 def transformed(op: Any, setup: Any, gradients: Any) -> Any:
-    """An operator of two or more results, of which the second has no gradient, under torch.func.grad and its relatives,
-    which want setup_context."""
+    """An operator under torch.func.grad and its relatives, which want setup_context."""
 
     class Transformed(torch.autograd.Function):
         generate_vmap_rule = True
@@ -188,17 +211,20 @@ def transformed(op: Any, setup: Any, gradients: Any) -> Any:
         def forward(*inputs):
             return op(*inputs)
 
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.mark_non_differentiable(output[1])
-            setup(ctx, inputs, output)
-
+        setup_context = staticmethod(setup)
         backward = staticmethod(gradients)
 
     return Transformed.apply
 
 
-_transformed = transformed(torch.ops.mha.attention, _setup, _op_gradients)
+def setup_transformed(ctx, inputs, output):
+    """The softmax of rows, which is the second result, has no gradient."""
+    ctx.mark_non_differentiable(output[1])
+    _setup(ctx, inputs, output)
+
+
+_transformed = transformed(torch.ops.mha.attention, setup_transformed, _op_gradients)
+_transformed_backward = transformed(torch.ops.mha.attention_backward, _setup_nothing, _refuse)
 
 
 def _plain(tensor: Any) -> bool:
@@ -218,12 +244,16 @@ def is_eager(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
 
 
 def needs_gradient(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, sinks: Tensor | None = None) -> bool:
-    return torch.is_grad_enabled() and (
-        q.requires_grad
-        or k.requires_grad
-        or v.requires_grad
-        or (bias is not None and bias.requires_grad)
-        or (sinks is not None and sinks.requires_grad)
+    """Also where PyTorch carries derivatives forward: a node of the graph refuses these."""
+    return torch.autograd.forward_ad._current_level >= 0 or (
+        torch.is_grad_enabled()
+        and (
+            q.requires_grad
+            or k.requires_grad
+            or v.requires_grad
+            or (bias is not None and bias.requires_grad)
+            or (sinks is not None and sinks.requires_grad)
+        )
     )
 
 
@@ -236,7 +266,7 @@ def attention(q, k, v, bias, *rest):
     """(B,H,Tq,E), differentiable, in the way that costs least here."""
     if is_transformed():
         return _transformed(q, k, v, bias, *rest)[0]
-    if not is_eager(q, k, v, bias):
+    if not is_eager(q, k, v, bias) or q.is_meta:
         return torch.ops.mha.attention(q, k, v, bias, *rest)[0]
     q, k, v, bias = unwrap_dead_wrappers((q, k, v, bias))  # tensors that outlived a functional transform
     if watcher is not None:

@@ -14,6 +14,8 @@ FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 
 def seed_of(dropout_p: float) -> int:
     """From PyTorch's generator, so that torch.manual_seed decides about dropout."""
+    if not isinstance(dropout_p, (int, float)):
+        raise TypeError(f"dropout_p: must be a number, not {type(dropout_p)}")
     if not 0 <= dropout_p <= 1:
         raise ValueError(f"dropout_p: {dropout_p} is not from 0 to 1")
     return int(torch.randint(1 << 62, ()))
@@ -33,6 +35,8 @@ def _check(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, 
             raise TypeError(f"{name}: is {tensor.dtype}, but query is {query.dtype}")
     if attn_mask is not None and is_causal:
         raise ValueError("attn_mask: must be None if is_causal is set")
+    if attn_mask is not None and not isinstance(attn_mask, Tensor):
+        raise TypeError(f"attn_mask: must be a tensor, not {type(attn_mask)}")
     if attn_mask is not None and attn_mask.dtype is not torch.bool and attn_mask.dtype not in FLOATS:
         raise TypeError(f"attn_mask: is {attn_mask.dtype}, must be bool or floats")
     if attn_mask is not None and attn_mask.dim() > query.dim():
@@ -42,7 +46,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, 
 def lower(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
     """In the type of autocast, where that is on."""
     device = tensors[0].device.type
-    if not torch.is_autocast_enabled(device):
+    if device == "meta" or not torch.is_autocast_enabled(device):
         return tensors
     dtype = torch.get_autocast_dtype(device)
     return tuple(x.to(dtype) if x is not None and x.is_floating_point() else x for x in tensors)
@@ -97,7 +101,7 @@ def scaled_dot_product_attention(
     >>> bias.grad.abs().max() < 1e-5
     tensor(True)
     """
-    seed = seed_of(dropout_p) if dropout_p else 0
+    seed = seed_of(dropout_p) if dropout_p != 0 else 0
     try:
         out = _ops.quick(query, key, value, attn_mask, is_causal, scale, dropout_p, seed)
         if out is not None:
@@ -124,7 +128,7 @@ def _is_usual(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool)
         and query.dim() == key.dim() == value.dim() == 4
         and query.size(1) == key.size(1) == value.size(1)
         and query.size(0) == key.size(0) == value.size(0)
-        and (attn_mask is None or not is_causal)
+        and (attn_mask is None or (isinstance(attn_mask, Tensor) and not is_causal))
     )
 
 

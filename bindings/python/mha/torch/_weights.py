@@ -68,7 +68,7 @@ def _gradients(ctx, dout, dsoftmax, dweights):
     of_bias, of_sinks = _ops.wanted(ctx, inputs[3])
     found = [None] * 5
     if dout is not None:
-        found = torch.ops.mha.attention_backward(*inputs, *ctx.options, out, softmax, dout, of_bias, of_sinks)
+        found = _ops.op_backward(inputs, ctx.options, out, softmax, dout, of_bias, of_sinks)
     dq, dk, dv, dbias, dsinks = found
     if dweights is not None:
         q, k, _, bias, sinks = inputs
@@ -89,7 +89,12 @@ torch.library.register_fake("mha::attention_weights", _fake, lib=_ops.library)
 torch.library.register_autograd("mha::attention_weights", _gradients, setup_context=_setup, lib=_ops.library)
 
 
-_transformed = _ops.transformed(torch.ops.mha.attention_weights, _setup, _gradients)
+def _setup_transformed(ctx, inputs, output):
+    ctx.mark_non_differentiable(output[1])
+    _setup(ctx, inputs, output)
+
+
+_transformed = _ops.transformed(torch.ops.mha.attention_weights, _setup_transformed, _gradients)
 
 
 def _run(*inputs):
