@@ -80,29 +80,32 @@ def compare(name, dtype, rounds, limit):
         print(f"{name:12}{dtype:10}{step:10}{ours:10.2f}{theirs:12.2f}{theirs / ours:9.2f}", flush=True)
 
 
-def microseconds(function, calls=5000, rounds=7):
-    """Processor time of this thread per call, the least of the rounds."""
-    best = float("inf")
+def microseconds(functions, calls=1000, rounds=31):
+    """Processor time of this thread per call of each function, the median of rounds in which they take turns."""
+    times = [[] for _ in functions]
     for _ in range(rounds):
-        start = time.thread_time_ns()
-        for _ in range(calls):
-            function()
-        best = min(best, (time.thread_time_ns() - start) / calls / 1e3)
-    return best
+        for function, found in zip(functions, times):
+            start = time.thread_time_ns()
+            for _ in range(calls):
+                function()
+            found.append((time.thread_time_ns() - start) / calls / 1e3)
+    return [statistics.median(found) for found in times]
 
 
 def overhead():
     x = np.ones((1, 1, 4, 8), np.float32)
     q, dout = torch.ones(1, 1, 4, 8), torch.ones(1, 1, 4, 8)
     leaf = torch.ones(1, 1, 4, 8, requires_grad=True)
+    leaves = [torch.ones(1, 1, 4, 8, requires_grad=True) for _ in range(3)]
     print(f"\n{'a call with 4 rows':32}{'mha us':>10}{'pytorch us':>12}{'ratio':>9}")
-    print(f"{'mha.attention (NumPy)':32}{microseconds(lambda: mha.attention(x, x, x)):10.1f}")
+    print(f"{'mha.attention (NumPy)':32}{microseconds([lambda: mha.attention(x, x, x)])[0]:10.1f}")
     for name, call in (
         ("no gradient", lambda f: f(q, q, q)),
         ("gradient, forward", lambda f: f(leaf, leaf, leaf)),
         ("gradient, forward and backward", lambda f: torch.autograd.grad(f(leaf, leaf, leaf), leaf, dout)),
+        ("the same, three inputs", lambda f: torch.autograd.grad(f(*leaves), leaves, dout)),
     ):
-        ours, theirs = (microseconds(lambda: call(LIBRARIES[library])) for library in ("mha", "pytorch"))
+        ours, theirs = microseconds([lambda f=LIBRARIES[library]: call(f) for library in ("mha", "pytorch")])
         print(f"{name:32}{ours:10.1f}{theirs:12.1f}{theirs / ours:9.2f}")
 
 

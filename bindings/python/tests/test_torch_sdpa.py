@@ -153,6 +153,14 @@ def test_gradients_of_many_results_at_once():
             assert (every[n] == one).all()
 
 
+@pytest.mark.parametrize("kept", [b"", bytes(81), bytearray(80), 3])
+def test_kept_memory_is_checked(kept):
+    q = torch.zeros(1, 2, 5, 8)
+    assert len(mha._mha.forward(q=q, k=q, v=q, out=torch.empty_like(q), keep=True)) == 80
+    with pytest.raises(ValueError, match="^kept: "):
+        mha._mha.backward(q=q, k=q, v=q, out=q, dout=q, kept=kept)
+
+
 def test_forward_mode_is_refused():
     q = torch.randn(1, 2, 5, 8)
     with torch.autograd.forward_ad.dual_level():
