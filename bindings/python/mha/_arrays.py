@@ -72,7 +72,7 @@ _numpy = _Numpy()
 _torch: _Torch | None = None
 
 
-def _torch_kind(array: Any) -> Any:
+def _torch_kind(array: Any, named: dict) -> Any:
     """PyTorch is imported already: the array is a tensor of it."""
     global _torch
     import torch.utils.dlpack
@@ -80,18 +80,19 @@ def _torch_kind(array: Any) -> Any:
     if _torch is None:
         _torch = _Torch(torch)
         _mha.know_torch(torch.Tensor, torch.nn.Parameter, torch.utils.dlpack.to_dlpack)
-    if array.requires_grad and torch.is_grad_enabled():
-        raise ValueError("an array requires grad: use mha.torch, whose functions are differentiable, or .detach()")
+    for name, one in named.items():
+        if torch.is_grad_enabled() and isinstance(one, torch.Tensor) and one.requires_grad:
+            raise ValueError(f"{name}: requires grad; use mha.torch, whose functions are differentiable, or .detach()")
     return _gpu.Kind(torch, device=array.device) if array.is_cuda else _torch
 
 
-def kind_of(array: Any, name: str) -> Any:
-    """The kind of an array; TypeError for what is none."""
+def kind_of(array: Any, name: str, **others: Any) -> Any:
+    """The kind of an array; TypeError for what is none. ``others``: further arguments, which must not require grad either."""
     if type(array) is np.ndarray:
         return _numpy
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
-        return _torch_kind(array)
+        return _torch_kind(array, {name: array, **others})
     if isinstance(array, np.ndarray):
         return _numpy
     if hasattr(array, "__dlpack__") and hasattr(array, "__array_namespace__"):

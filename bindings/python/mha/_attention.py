@@ -22,6 +22,8 @@ def _window_sides(window: Any) -> tuple[int, int]:
     if len(sides) != 2:
         raise ValueError(f"window: {window!r} must be a number or (left, right)")
     for side in sides:
+        if side is not None and not hasattr(side, "__index__"):
+            raise TypeError(f"window: {window!r} must be a whole number or two of them")
         if side is not None and side < 0:
             raise ValueError(f"window: {window!r} must not be negative; None is unlimited")
     left, right = (-1 if side is None else side for side in sides)
@@ -137,7 +139,7 @@ def attention(
         and not (dropout or seed or return_lse or return_weights or align != "top-left")
     ):  # with less overhead
         return _mha.forward(q=q, k=k, v=v, causal=causal, scale=scale, threads=_threads._threads, empty=_empty, dtype=q.dtype)
-    kind = kind_of(q, "q")
+    kind = kind_of(q, "q", k=k, v=v, bias=bias, alibi=alibi, sinks=sinks)
     try:
         b, h, tq, _ = q.shape
         _, _, tk, e = v.shape
@@ -200,7 +202,7 @@ def attention_varlen(
     >>> mha.attention_varlen(x, x, v, [0, 2, 5]).ravel().tolist()
     [0.5, 0.5, 3.0, 3.0, 3.0]
     """
-    kind = kind_of(q, "q")
+    kind = kind_of(q, "q", k=k, v=v, alibi=alibi, sinks=sinks)
     shape_q, shape_k, shape_v = sizes(q, "q", "T,H,D"), sizes(k, "k", "T,G,D"), sizes(v, "v", "T,G,E")
     if query_starts is None:
         raise TypeError("query_starts: must be an array, not None")
@@ -275,7 +277,7 @@ def attention_backward(
     >>> g.v.ravel().tolist(), g.bias.tolist()
     ([1.0, 1.0], [[-0.5, 0.5], [-0.5, 0.5]])
     """
-    kind = kind_of(q, "q")
+    kind = kind_of(q, "q", k=k, v=v, bias=bias, alibi=alibi, sinks=sinks)
     shape_q, shape_k = sizes(q, "q", "B,H,Tq,D"), sizes(k, "k", "B,G,Tk,D")
     sizes(v, "v", "B,G,Tk,E")
     arrays = {"q": q, "k": k, "v": v, "bias": bias, "alibi": alibi, "sinks": sinks}

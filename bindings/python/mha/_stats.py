@@ -86,7 +86,7 @@ def stats(
     >>> s.top_keys[0, 0, 0].tolist()
     [0, -1]
     """
-    kind = kind_of(q, "q")
+    kind = kind_of(q, "q", k=k, bias=bias, alibi=alibi, sinks=sinks)
     shape_q, shape_k = sizes(q, "q", "B,H,Tq,D"), sizes(k, "k", "B,G,Tk,D")
     found = _results(kind, shape_q, shape_k, want, heatmap, top)
     given = options_of(dict(found), shape_q[0], shape_k[2], window=window, mask=mask, bias=bias, key_padding_mask=key_padding_mask,

@@ -29,6 +29,8 @@ def set_num_threads(threads: int) -> None:
     >>> mha.set_num_threads(0)
     """
     global _threads
+    if not hasattr(threads, "__index__"):
+        raise TypeError(f"threads: must be a whole number, not {type(threads)}")
     if not 0 <= threads <= 1024:
         raise ValueError(f"threads: {threads} is not from 0 to 1024")
     _threads = int(threads)

@@ -119,8 +119,10 @@ def test_torch_that_is_refused():
             mha.attention(x, k, x)
     with pytest.raises(ValueError, match="^out: is a negated"):
         mha.attention(x, x, x, out=torch._neg_view(x.clone()))
-    with pytest.raises(ValueError, match="mha.torch"):
-        mha.attention(x.clone().requires_grad_(), x, x)
+    leaf = x.clone().requires_grad_()
+    for name in ("q", "k", "v"):
+        with pytest.raises(ValueError, match=f"^{name}: requires grad; use mha.torch"):
+            mha.attention(**{"q": x, "k": x, "v": x, name: leaf})
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

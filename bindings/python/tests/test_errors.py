@@ -71,6 +71,8 @@ def test_arrays(name, value, kind):
         ("key_lengths", np.ones(2, np.float32), TypeError),
         ("window", -3, ValueError),
         ("window", (1, 2, 3), ValueError),
+        ("window", 1.5, TypeError),
+        ("window", (None, "all"), TypeError),
         ("window_left", -3, TypeError),
         ("align", "middle", ValueError),
         ("softcap", -1.0, ValueError),
@@ -128,3 +130,6 @@ def test_backward_and_stats():
         mha.stats(X, None)
     with pytest.raises(ValueError, match="^threads: "):
         mha.set_num_threads(-1)
+    for threads in ("two", 1.5, None):
+        with pytest.raises(TypeError, match="^threads: "):
+            mha.set_num_threads(threads)

@@ -181,6 +181,8 @@ def test_what_pytorch_computes():
         ({"attn_mask": torch.zeros(TQ, TK, dtype=torch.int64)}, TypeError, "^attn_mask: is torch.int64"),
         ({"key_padding_mask": torch.zeros(TK)}, AssertionError, "`key_padding_mask`"),
         ({"key_padding_mask": torch.zeros(TK, B)}, AssertionError, "^key_padding_mask: has shape"),
+        ({"key_padding_mask": [[True]]}, TypeError, "^key_padding_mask: must be a tensor"),
+        ({"attn_mask": torch.zeros(TQ, TK).numpy()}, TypeError, "^attn_mask: must be a tensor"),
         ({"is_causal": True}, RuntimeError, "^attn_mask: must be given"),
     ],
 )

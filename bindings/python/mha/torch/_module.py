@@ -68,6 +68,9 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         for name, x in (("query", query), ("key", key), ("value", value)):
             if not isinstance(x, Tensor):
                 raise TypeError(f"{name}: must be a tensor, not {type(x)}")
+        for name, x in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
+            if x is not None and not isinstance(x, Tensor):
+                raise TypeError(f"{name}: must be a tensor, not {type(x)}")
         if not self._is_ours(query, key, value):
             return super().forward(
                 query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
