@@ -175,6 +175,73 @@ TEST(a_sequence_does_not_notice_its_batch)
     }
 }
 
+/* ---- Heads side by side ----------------------------------------------------------------------------------------- */
+
+enum { Q, K, V, DOUT, OUT, DQ, DK, DV, ARRAYS };
+
+/* A call whose arrays lie (B,H,T,D), or (B,T,H,D) if `beside`. */
+typedef struct laid_out {
+    float *data[ARRAYS];
+    mha_tensor x[ARRAYS];
+} laid_out;
+
+static laid_out lay_out(const int64_t s[5], bool beside)
+{
+    laid_out l;
+    for (int n = 0; n < ARRAYS; n++) {
+        int64_t H = n == K || n == V || n == DK || n == DV ? s[2] : s[1], T = s[3], D = s[4];
+        l.data[n] = array(s[0] * H * T * D, sizeof(float));
+        l.x[n] = beside ? mha_tensor_swap(mha_tensor_4d(l.data[n], MHA_FLOAT32, s[0], T, H, D), 1, 2)
+                        : mha_tensor_4d(l.data[n], MHA_FLOAT32, s[0], H, T, D);
+    }
+    return l;
+}
+
+static int64_t count_of(mha_tensor x) { return x.size[0] * x.size[1] * x.size[2] * x.size[3]; }
+
+static void compute(mha_context *ctx, const laid_out *l, const mha_attention_options *o)
+{
+    mha_attention_gradients g = MHA_ATTENTION_NO_GRADIENTS;
+    mha_attention_saved saved = {l->x[Q], l->x[K], l->x[V], l->x[OUT], MHA_NO_TENSOR};
+    mha_tensor none = MHA_NO_TENSOR;
+    g.q = l->x[DQ], g.k = l->x[DK], g.v = l->x[DV];
+    expect(!mha_attention_forward(ctx, l->x[OUT], NULL, l->x[Q], l->x[K], l->x[V], o) &&
+               !mha_attention_backward(ctx, &g, &saved, l->x[DOUT], none, o),
+           "%s", mha_context_error(ctx));
+}
+
+/* Rows of heads that lie side by side are far from each other, and are copied on the way. */
+TEST(heads_side_by_side_give_the_bits_of_heads_one_behind_another)
+{
+    const int64_t shapes[][5] = {{2, 8, 2, 70, 32}, {1, 6, 6, 300, 64}, {1, 16, 16, 150, 20}, {3, 4, 4, 9, 128}};
+    for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++)
+        for_each_isa (isa) {
+            rng r = rng_make(77, n);
+            mha_attention_options o = MHA_ATTENTION_DEFAULTS;
+            mha_context *ctx = context_make(isa, 2, (mha_parallel){NULL, NULL}, NULL);
+            laid_out behind = lay_out(shapes[n], false), beside = lay_out(shapes[n], true), dense = behind;
+            o.causal = n % 2;
+            for (int a = 0; a <= DOUT; a++) {
+                int64_t count = count_of(behind.x[a]);
+                for (int64_t i = 0; i < count; i++) behind.data[a][i] = (float)rng_normal(&r);
+                expect(!mha_tensor_copy(ctx, beside.x[a], behind.x[a]), "%s", mha_context_error(ctx));
+            }
+            compute(ctx, &behind, &o);
+            compute(ctx, &beside, &o);
+            for (int a = OUT; a < ARRAYS; a++) {
+                int64_t count = count_of(behind.x[a]);
+                dense.data[a] = array(count, sizeof(float));
+                dense.x[a].data = dense.data[a];
+                expect(!mha_tensor_copy(ctx, dense.x[a], beside.x[a]), "%s", mha_context_error(ctx));
+                expect(!memcmp(dense.data[a], behind.data[a], (size_t)count * sizeof(float)), "%s, shape %zu: array %d",
+                       isa, n, a);
+                free(dense.data[a]);
+            }
+            for (int a = 0; a < ARRAYS; a++) free(behind.data[a]), free(beside.data[a]);
+            mha_context_free(ctx);
+        }
+}
+
 /* ---- Contexts at the same time ---------------------------------------------------------------------------------- */
 
 typedef struct worker {

@@ -217,7 +217,7 @@ void mha_tile_keys(mha_tile *t, int64_t key, int64_t count)
     }
     t->keys.rows = (mha_view){mha_at(k, t->sequence.key_batch, g, row, 0), k.type, k.stride[2]};
     bool rows = t->narrow || t->plan->kernels->along; /* keys are read as rows, not as columns */
-    if (k.stride[3] != 1 || (!t->narrow && k.type != MHA_FLOAT32)) {
+    if (k.stride[3] != 1 || (!t->narrow && (k.type != MHA_FLOAT32 || (rows && mha_rows_apart(k))))) {
         float *to = rows ? t->room.keys : t->staged;
         for (int64_t j = 0; j < count; j++)
             mha_row_load(t->plan->kernels, to + j * p->D, mha_at(k, t->sequence.key_batch, g, row + j, 0), k.type,
@@ -246,7 +246,8 @@ void mha_tile_values(mha_tile *t)
         return;
     }
     t->keys.values = (mha_view){mha_at(v, t->sequence.key_batch, g, row, 0), v.type, v.stride[2]};
-    if ((t->narrow || v.type == MHA_FLOAT32) && v.stride[3] == 1 && p->E % unit == 0) return;
+    bool apart = !t->narrow && mha_rows_apart(v);
+    if ((t->narrow || v.type == MHA_FLOAT32) && v.stride[3] == 1 && p->E % unit == 0 && !apart) return;
     for (int64_t j = 0; j < t->keys.count; j++) {
         float *to = t->room.values + j * Ep;
         mha_row_load(t->plan->kernels, to, mha_at(v, t->sequence.key_batch, g, row + j, 0), v.type, v.stride[3], p->E);

@@ -106,6 +106,10 @@ typedef struct mha_tile {
     double *wide;  /* (E) one row's sums in float64 */
 } mha_tile;
 
+/* Whether rows lie so far apart that a copy of those which many others meet is worth it. Rows of heads that lie side by side
+ * are H * D numbers from each other: they fall into few sets of a cache, which then holds a quarter of them or less. */
+static inline bool mha_rows_apart(mha_tensor x) { return x.stride[2] >= 256 && x.stride[2] > x.size[3]; }
+
 /* Takes a tile's arrays from an arena. */
 void mha_tile_layout(mha_tile *tile, mha_arena *arena, const mha_problem *problem, const mha_plan *plan);
 

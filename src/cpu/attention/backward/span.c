@@ -94,7 +94,7 @@ static mha_rows load_rows(const mha_span *s, float *room, mha_tensor x, int64_t 
 {
     const mha_tile *t = &s->tile;
     bool even = x.type == MHA_FLOAT32 && x.stride[3] == 1 && x.size[3] % t->plan->kernels->lanes == 0;
-    if (even && t->heads == 1 && !blind && !s->clean) {
+    if (even && t->heads == 1 && !blind && !s->clean && !mha_rows_apart(x)) {
         int64_t row = t->sequence.query_row + mha_tile_query(t, 0);
         return (mha_rows){mha_at(x, t->sequence.query_batch, t->first_head, row, 0), x.stride[2]};
     }
@@ -146,7 +146,7 @@ static void load_key_rows(mha_span *s, const mha_backward *call, int64_t n)
     mha_tensor k = p->k;
     int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->keys.first, Dp = call->Dp;
     s->key_rows[n] = (mha_rows){mha_at(k, t->sequence.key_batch, g, row, 0), k.stride[2]};
-    if (k.type == MHA_FLOAT32 && k.stride[3] == 1 && call->Dm == p->D && !s->clean) return;
+    if (k.type == MHA_FLOAT32 && k.stride[3] == 1 && call->Dm == p->D && !s->clean && !mha_rows_apart(k)) return;
     float *to = s->packed + n * MHA_KEYS * Dp;
     s->key_rows[n] = (mha_rows){to, Dp};
     for (int64_t j = 0; j < t->keys.count; j++, to += Dp) {
@@ -164,7 +164,7 @@ static void load_values(mha_span *s, const mha_backward *call, int64_t n)
     mha_tensor v = p->v;
     const mha_tile *t = &s->tile;
     int64_t g = t->first_head / p->share, row = t->sequence.key_row + t->keys.first;
-    bool even = v.type == MHA_FLOAT32 && v.stride[3] == 1;
+    bool even = v.type == MHA_FLOAT32 && v.stride[3] == 1 && !(call->plan.kernels->along && mha_rows_apart(v));
     s->value_rows[n] = (mha_rows){mha_at(v, t->sequence.key_batch, g, row, 0), v.stride[2]};
     if (!even) {
         float *to = call->plan.kernels->along ? s->values[n] : t->staged;
