@@ -107,7 +107,7 @@ typedef struct mha_tile {
 } mha_tile;
 
 /* Whether rows lie so far apart that a copy of those which many others meet is worth it. Rows of heads that lie side by side
- * are H * D numbers from each other: they fall into few sets of a cache, which then holds a quarter of them or less. */
+ * are H * D numbers from each other: few sets of a cache can hold them. */
 static inline bool mha_rows_apart(mha_tensor x) { return x.stride[2] >= 256 && x.stride[2] > x.size[3]; }
 
 /* Takes a tile's arrays from an arena. */
