@@ -95,7 +95,7 @@ const writeFields = {
 
 /* The walk-through over a text; its query is that of the maps. */
 const walkFields = {
-  step: countField('step', ({state}) => state.steps),
+  step: countField('step', ({walk}) => stepKeys(walk.model).length),
   'step-layer': countField('block', ({walk}) => walk.model.blocks.length),
   'step-head': countField('head', ({walk, state}) => walk.model.blocks[state.block].heads),
   'step-key': countField('key', ({state}) => state.set.keys),

@@ -196,16 +196,12 @@ function patchesStep({model, T, name}) {
   };
 }
 
-function imageTokensStep({block, T, M, model, name, run, t}) {
-  const X = symbol('X', {}, T, M), size = model.config.patch ** 2;
-  if (block > 0) {
-    return {title: `The tokens that block ${block + 1} reads`, formula: [X],
-      words: [`Block ${block + 1} reads what block ${block} wrote: still one row of ${M} numbers per token, but a row now also holds ` +
-        'what the token has gathered from others. The framed row is ', asQuery(name), '.']};
-  }
+function imageTokensStep(facts) {
+  const {block, T, M, model, name, run, t} = facts, size = model.config.patch ** 2;
+  if (block > 0) return laterTokensStep(facts, [asQuery(name), '.']);
   return {
     title: 'Every patch becomes a row of numbers',
-    formula: [X, '=', symbol('pixels', {}, T, size), symbol('W', {sub: 'E'}, size, M), '+', symbol('positions', {}, T, M)],
+    formula: [symbol('X', {}, T, M), '=', symbol('pixels', {}, T, size), symbol('W', {sub: 'E'}, size, M), '+', symbol('positions', {}, T, M)],
     words: [`A learned matrix turns the ${plural(size, 'pixel')} of a patch into ${M} numbers; a row for its position is added, so that ` +
       'the model knows where the patch was. From here on, a token is a row. The framed row is ', asQuery(name),
     `, of length ${shortNumber(lengthOf(rowOf(run.x, M, t)))}.`],

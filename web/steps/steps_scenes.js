@@ -72,7 +72,7 @@ function projectScene(facts, layout) {
   return source === 'X' ? scene : {pieces: {...parkedStream(facts, layout), ...scene.pieces}};
 }
 
-/* Lanes with their headings (`note`: a text, or the number of the marked key), the tokens of each line, and what `inside(lane, box)` puts into a lane. */
+/* Lanes with their headings (`note`: a text, or the number of the marked key), the tokens of each line, unless rowsOf is null, and what `inside(lane, box)` puts into a lane. */
 function laneScene(facts, layout, rowsOf, note, inside) {
   const pieces = parkedStream(facts, layout);
   layout.lanes.forEach((box, h) => {
@@ -80,7 +80,7 @@ function laneScene(facts, layout, rowsOf, note, inside) {
       note: typeof note === 'function' ? note(facts.lanes[h]) : note, keyed: typeof note === 'function'};
   });
   layout.lanes.forEach((box, h) => {
-    if (box.first && layout.laneRail) {
+    if (box.first && layout.laneRail && rowsOf) {
       const {y, height} = rowsOf(box);
       pieces['rail' + box.line] = railPiece(facts, layout, box.x - layout.laneRail, y, height, true);
     }
@@ -155,7 +155,8 @@ function softmaxScene(facts, layout) {
 
 function lookScene(facts, layout) {
   const stages = barStages(facts), flows = [];
-  const scene = laneScene(facts, layout, (box) => laneProduct(box, layout).s, 'from the query', (lane, box) => {
+  const rowsOf = facts.walk.looksAlone ? null : (box) => laneProduct(box, layout).s;
+  const scene = laneScene(facts, layout, rowsOf, 'from the query', (lane, box) => {
     const {h} = lane, {whole, bars} = laneProduct(box, layout), look = facts.walk.look(facts, lane, whole, bars);
     flows.push(...look.flows);
     return {
@@ -164,7 +165,6 @@ function lookScene(facts, layout) {
       ['bars' + h]: barsPiece(facts, lane, bars, [stages.weights(lane)], {word: 'weight'}),
     };
   });
-  if (facts.walk.looksAlone) for (const id of Object.keys(scene.pieces)) if (id.startsWith('rail')) delete scene.pieces[id];
   return {...scene, flows};
 }
 

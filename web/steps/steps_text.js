@@ -9,7 +9,8 @@ function textModel({encoder, decoder, output}) {
   const stack = encoder || decoder, {width, mlp, norm, norm_place: place, parallel, causal, attention, input, experts = 0, experts_used: used = 0} = stack;
   return {
     input, output, experts, used,
-    config: {width, mlp, norm, causal, parallel, head_width: attention[0].head_width, normed: place === 'before' || place === 'both', post: place === 'behind', final_norm: stack.final_norm, out_norm: place === 'both' || place === 'after'},
+    config: {width, mlp, norm, causal, parallel, head_width: attention[0].head_width, final_norm: stack.final_norm,
+      normed: place === 'before' || place === 'both', out_norm: place === 'both' || place === 'after', post: place === 'behind'},
     blocks: attention.map((own) => ({...own, groups: own.kv_heads, qkv: {bias: own.in_bias}, proj: {bias: own.out_bias}})),
   };
 }
@@ -73,17 +74,13 @@ function wordsStep({T, model, name, walk}) {
   };
 }
 
-function textTokensStep({block, T, M, model, name, run, t}) {
-  const X = symbol('X', {}, T, M), row = [asQuery(name), `, of length ${shortNumber(lengthOf(rowOf(run.x, M, t)))}.`];
-  if (block > 0) {
-    return {title: `The tokens that block ${block + 1} reads`, formula: [X],
-      words: [`Block ${block + 1} reads what block ${block} wrote: still one row of ${M} numbers per token, but a row now also holds ` +
-        'what the token has gathered from others. The framed row is ', ...row]};
-  }
+function textTokensStep(facts) {
+  const {block, T, M, model, name, run, t} = facts, row = [asQuery(name), `, of length ${shortNumber(lengthOf(rowOf(run.x, M, t)))}.`];
+  if (block > 0) return laterTokensStep(facts, row);
   const {positions, vocabulary, norm, scale, width} = model.input, place = positionWords[positions], own = width || M;
   return {
     title: 'Every token becomes a row of numbers',
-    formula: [X, '=', symbol('rows of E', {}, `${vocabulary} × ${own}`), ...(own === M ? [] : [symbol('W', {}, own, M)]), ...(place ? ['+', symbol('positions', {}, T, M)] : [])],
+    formula: [symbol('X', {}, T, M), '=', symbol('rows of E', {}, `${vocabulary} × ${own}`), ...(own === M ? [] : [symbol('W', {}, own, M)]), ...(place ? ['+', symbol('positions', {}, T, M)] : [])],
     words: [`The model has learned a table with a row of ${own} numbers for every token that it knows. Each token of the text gets its row`,
       scale === 1 ? '' : `, times ${shortNumber(scale)}`, own === M ? '; ' : `, and a matrix makes it ${M} numbers wide; `,
       place ? `${place}. ` : 'where it stands comes in later, when tokens are compared. ', norm ? 'All rows are then brought to a similar size. ' : '',
@@ -192,10 +189,10 @@ function tellingHead(set, block, token) {
 
 /* The store of a walk that begins in block 1, where tokens still are words. It follows the text and the query of the panel of maps, `maps`,
  * and is followed in the query. */
-function createWalkStore(maps, steps) {
+function createWalkStore(maps) {
   const follow = ({set, token, theme}) => ({set, token, theme}), first = follow(maps.get());
   const head = first.set.weights.numbers ? tellingHead(first.set, 0, first.token) : 0;
-  const store = createStore({...first, block: 0, head, key: null, step: 0, steps, problem: null});
+  const store = createStore({...first, block: 0, head, key: null, step: 0, problem: null});
   maps.on(['set', 'token', 'theme'], (state) => store.set(follow(state)));
   store.on('token', ({token}) => token !== maps.get().token && maps.set({token}));
   return store;
@@ -203,24 +200,29 @@ function createWalkStore(maps, steps) {
 
 /* What the panel walks over: the text of the writing panel, as its only stack or its encoder reads it. */
 function textSource(maps, writing, {live, title}) {
-  const model = textModel(live.description), store = createWalkStore(maps, stepKeys(model).length), {writer} = writing, numbers = writer.firstAttentions;
+  const model = textModel(live.description), store = createWalkStore(maps), engine = writing.writer.model, pair = live.kind === 'pair';
+  /* The attentions of the stack, block by block. */
+  const own = Array.from(engine.attentions.keys()).filter((n) => !engine.attentions[n].cross && !(pair && engine.attentions[n].decoder));
   let run = null;
   writing.store.on('problem', ({problem}) => store.set({problem}));
   /* What the tokens stand for, on one line. */
-  const textOf = (ids) => writer.model.text(ids).trim().replace(/\s+/g, ' ');
+  const textOf = (ids) => engine.text(ids).trim().replace(/\s+/g, ' ');
   const sideNow = () => writing.store.get().result && writing.store.get().result.sides[0];
   const idsNow = () => Array.from(sideNow().ids.slice(0, walkMost));
 
   function inside(state, b) {
     if (!run || run.set !== state.set) run = {set: state.set, blocks: new Map()};
-    if (!run.blocks.has(b)) run.blocks.set(b, splitInside(writer.inside(numbers[b], idsNow()), model.blocks[b].heads, model.blocks[b].groups));
+    if (!run.blocks.has(b)) {
+      const found = engine.insideTokens(own[b], idsNow(), pair ? writing.store.get().result.sides[1].ids : []), {heads, groups} = model.blocks[b];
+      run.blocks.set(b, splitInside(found, heads, groups));
+    }
     return run.blocks.get(b);
   }
 
   /* What is predicted: {answers, readOut, masked}, with the row that it is read from, if it is one of those that are shown. */
   function predicted(T) {
     const {next} = writing.store.get(), masked = live.kind === 'encoder';
-    if (live.kind === 'pair' || !next || !next.length) return {answers: [], readOut: undefined};
+    if (pair || !next || !next.length) return {answers: [], readOut: undefined};
     const {row, list} = next[0];
     return {answers: list.slice(0, 10).map(({word, raw}) => ({name: wordOf(word), share: raw})), readOut: row < T ? row : undefined, masked};
   }
@@ -231,7 +233,7 @@ function textSource(maps, writing, {live, title}) {
     forgetKey: ['set', 'block', 'token'],
     hint: 'Click a row, a word or a bar to mark another query, key or head.',
     choices: () => idsNow().map((_, t) => `${t + 1} “${wordOf(sideNow().words[t])}”`),
-    about: () => `${title}, ${live.kind === 'pair' ? 'encoder' : 'text'}`,
+    about: () => `${title}, ${pair ? 'encoder' : 'text'}`,
     /* Why there is nothing to walk over; null if there is. */
     why() {
       const side = sideNow();

@@ -14,6 +14,16 @@ const normName = ({model}) => (model.config.norm === 'rms' ? 'RMSNorm' : 'LayerN
 
 /* ---- Before the heads -------------------------------------------------------------------------------------------- */
 
+/* The tokens of a block behind the first, whatever they were before it; `row` names the framed one. */
+function laterTokensStep({block, T, M}, row) {
+  return {
+    title: `The tokens that block ${block + 1} reads`,
+    formula: [symbol('X', {}, T, M)],
+    words: [`Block ${block + 1} reads what block ${block} wrote: still one row of ${M} numbers per token, but a row now also holds ` +
+      'what the token has gathered from others. The framed row is ', ...row],
+  };
+}
+
 function normStep(facts) {
   const {T, M, run, t} = facts, length = (matrix) => shortNumber(lengthOf(rowOf(matrix, M, t)));
   if (run.n.every((x, i) => x === run.x[i])) {

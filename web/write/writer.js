@@ -84,9 +84,6 @@ function createWriter(model, data, store, mapStores) {
 
   return {
     model, live, most, step, preview,
-    /* Of the first stack: what lies inside the block of an attention, and the numbers of these attentions, block by block. */
-    inside: (attention, ids) => model.insideTokens(attention, ids, pair ? store.get().result.sides[1].ids : []),
-    firstAttentions: model.attentions.map((attention, n) => ({...attention, n})).filter(({decoder, cross}) => !cross && !(pair && decoder)).map(({n}) => n),
     predicts: !masks || live.mask >= 0,
     isToken: (id) => Number.isInteger(id) && id < live.vocabulary,
     maskWord: live.mask >= 0 ? words[0](live.mask) : null,

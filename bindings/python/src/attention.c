@@ -184,8 +184,8 @@ static mha_status run_stats(mha_context *ctx, const call *c)
     return mha_attention_stats(ctx, &c->stats, c->q, c->k, c->softmax, &c->options, &c->stats_options);
 }
 
-/* Reads the arguments of a call, and makes what it shall return: an array for the result, or the memory to keep; NULL if it
- * makes none. 0, or -1 with an exception set. */
+/* Completes a call whose arguments were read, and makes what it shall return: an array for the result, or the memory to keep;
+ * NULL if it makes none. 0, or -1 with an exception set. */
 static int prepare(call *c, fields_held *held, PyObject **made)
 {
     if (c->empty) *made = make_out(c, held);

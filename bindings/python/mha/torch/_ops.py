@@ -217,13 +217,17 @@ def transformed(op: Any, setup: Any, gradients: Any) -> Any:
     return Transformed.apply
 
 
-def setup_transformed(ctx, inputs, output):
-    """The softmax of rows, which is the second result, has no gradient."""
-    ctx.mark_non_differentiable(output[1])
-    _setup(ctx, inputs, output)
+def without_softmax(setup: Any) -> Any:
+    """``setup`` of an operator whose second result, the softmax of rows, has no gradient."""
+
+    def marked(ctx, inputs, output):
+        ctx.mark_non_differentiable(output[1])
+        setup(ctx, inputs, output)
+
+    return marked
 
 
-_transformed = transformed(torch.ops.mha.attention, setup_transformed, _op_gradients)
+_transformed = transformed(torch.ops.mha.attention, without_softmax(_setup), _op_gradients)
 _transformed_backward = transformed(torch.ops.mha.attention_backward, _setup_nothing, _refuse)
 
 

@@ -89,12 +89,7 @@ torch.library.register_fake("mha::attention_weights", _fake, lib=_ops.library)
 torch.library.register_autograd("mha::attention_weights", _gradients, setup_context=_setup, lib=_ops.library)
 
 
-def _setup_transformed(ctx, inputs, output):
-    ctx.mark_non_differentiable(output[1])
-    _setup(ctx, inputs, output)
-
-
-_transformed = _ops.transformed(torch.ops.mha.attention_weights, _setup_transformed, _gradients)
+_transformed = _ops.transformed(torch.ops.mha.attention_weights, _ops.without_softmax(_setup), _gradients)
 
 
 def _run(*inputs):
