@@ -16,8 +16,10 @@ const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool 
         kernel, kernel "_causal", kernel "_options", kernel "_maps" \
     }
     static const char *const names[TYPES][MHA_CUDA_FORWARD_WIDTHS][MHA_CUDA_FORWARD_KINDS] = {
-        {NAMES("forward_bf16_64"), NAMES("forward_bf16_128"), NAMES("forward_bf16_96")},
-        {NAMES("forward_f16_64"), NAMES("forward_f16_128"), NAMES("forward_f16_96")}};
+        {NAMES("forward_bf16_64"), NAMES("forward_bf16_128"), NAMES("forward_bf16_96"), NAMES("forward_bf16_192"),
+         NAMES("forward_bf16_256")},
+        {NAMES("forward_f16_64"), NAMES("forward_f16_128"), NAMES("forward_f16_96"), NAMES("forward_f16_192"),
+         NAMES("forward_f16_256")}};
 #undef NAMES
     static const char *const of_few[TYPES][MHA_CUDA_OPTIONS] = {{"forward_bf16_64_few", "forward_bf16_64_causal_few"},
                                                                 {"forward_f16_64_few", "forward_f16_64_causal_few"}};
@@ -79,16 +81,38 @@ int mha_cuda_forward_groups(int width, mha_cuda_kind kind, bool few)
     return width || few || kind >= MHA_CUDA_OPTIONS ? 2 : 3;
 }
 
-enum { FORWARD_KEYS = 128 }; /* keys of a block */
-enum { BARRIERS = 1024 };    /* at least the bytes of barriers and single numbers behind the tiles */
+/* The columns of the forward kernels, and for each kind the keys of a block: as many as registers and shared memory take. */
+static const struct {
+    int columns, keys[MHA_CUDA_FORWARD_KINDS];
+} forward_widths[MHA_CUDA_FORWARD_WIDTHS] = {{64, {128, 128, 128, 128}},
+                                             {128, {128, 128, 128, 128}},
+                                             {96, {128, 128, 128, 128}},
+                                             {192, {112, 112, 96, 64}},
+                                             {256, {80, 80, 64, 64}}};
 
-/* Q and two stages of K and V; and results, or tiles of bias. */
+int mha_cuda_forward_keys(int width, mha_cuda_kind kind) { return forward_widths[width].keys[kind]; }
+
+/* The next larger one. */
+static int forward_width_of(int64_t columns)
+{
+    int best = MHA_CUDA_FORWARD_WIDTHS - 1;
+    for (int n = 0; n < MHA_CUDA_FORWARD_WIDTHS; n++)
+        if (forward_widths[n].columns >= columns && forward_widths[n].columns < forward_widths[best].columns) best = n;
+    return best;
+}
+
+enum { BARRIERS = 1024 }; /* at least the bytes of barriers and single numbers behind the tiles */
+
+/* Q and two stages of K and V; and results, up to 128 columns, or tiles of bias. */
 size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few)
 {
-    size_t columns = width ? 128 : 64, groups = (size_t)mha_cuda_forward_groups(width, kind, few),
-           q = 64 * groups * columns;
-    size_t others = kind == MHA_CUDA_MAPS ? groups * MHA_CUDA_MAP_BYTES : 2 * q;
-    return 2 * (q + (size_t)4 * FORWARD_KEYS * columns) + others + BARRIERS;
+    size_t columns = ((size_t)forward_widths[width].columns + 63) / 64 * 64,
+           keys = (size_t)mha_cuda_forward_keys(width, kind),
+           groups = (size_t)mha_cuda_forward_groups(width, kind, few), q = 64 * groups * columns,
+           others = kind == MHA_CUDA_MAPS ? groups * 64 * keys * sizeof(float)
+                    : columns <= 128      ? 2 * q
+                                          : 0;
+    return 2 * (q + 4 * keys * columns) + others + BARRIERS;
 }
 
 /* K and V, three stages of Q, dO and the numbers of rows, two of dS; with tiles of bias, two stages if there is no room. */
@@ -198,12 +222,12 @@ static bool is_known_width(int64_t width)
 }
 
 /* The copy engine fills rows with zeros up to the width of a kernel. */
-static bool can_fill(int64_t width) { return width > 0 && width <= 128 && width % 8 == 0; }
+static bool can_fill(int64_t width, int64_t most) { return width > 0 && width <= most && width % 8 == 0; }
 
 const char *mha_cuda_obstacle(const mha_problem *p)
 {
     const char *why = views_obstacle(p);
-    if (!why && (!can_fill(p->D) || !can_fill(p->E))) why = "widths that are not multiples of 8 up to 128";
+    if (!why && (!can_fill(p->D, 256) || !can_fill(p->E, 256))) why = "widths that are not multiples of 8 up to 256";
     return why ? why : options_obstacle(p);
 }
 
@@ -218,7 +242,7 @@ const char *mha_cuda_obstacle_backward(const mha_gradient_call *call)
                                {g->importance.rank > 0, "importance"},
                                {call->others, "keys that a layer adds"}};
     const char *why = views_obstacle(p);
-    if (!why && (!can_fill(p->D) || !can_fill(p->E))) why = "widths that are not multiples of 8 up to 128";
+    if (!why && (!can_fill(p->D, 128) || !can_fill(p->E, 128))) why = "widths that are not multiples of 8 up to 128";
     if (!why) why = options_obstacle_backward(p);
     if (!why && !p->extras.softmax.rank) why = mha_cuda_obstacle(p); /* of the other forward pass */
     for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
@@ -321,11 +345,12 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
 {
     int64_t widest = p->D > p->E ? p->D : p->E, Tq = mha_cuda_most_of(p, 2);
     start(plan, p);
-    plan->width = widest <= 64 ? 0 : widest <= 96 ? 2 : 1;
+    plan->width = forward_width_of(widest);
     plan->spans = has_spans(p);
     if (has_maps(p)) plan->kind = MHA_CUDA_MAPS;
     else if (plan->spans) plan->kind = MHA_CUDA_OPTIONS;
     plan->few = wastes_rows(Tq);
+    plan->keys = mha_cuda_forward_keys(plan->width, plan->kind);
     int groups = mha_cuda_forward_groups(plan->width, plan->kind, plan->few);
     plan->kernel = mha_cuda_forward_name(plan->type, plan->width, plan->kind, plan->few);
     plan->rows = 64 * groups;

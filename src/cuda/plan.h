@@ -1,5 +1,5 @@
-/* Which kernel a call runs, in which tiles, with how much shared memory and scratch: those written for Hopper (forward.cu,
- * backward.cu) where they can, general ones (general.c) otherwise.
+/* Which kernel a call runs, in which tiles, with how much shared memory and scratch: those written for Hopper (forward.cuh,
+ * backward.cuh) where they can, general ones (general.c) otherwise.
  * Plain C without the driver, so that it is tested where there is no GPU. */
 #ifndef MHA_CUDA_PLAN_H
 #define MHA_CUDA_PLAN_H
@@ -22,12 +22,12 @@ typedef enum mha_cuda_kind {
     MHA_CUDA_FORWARD_KINDS = MHA_CUDA_SEQUENCES
 } mha_cuda_kind;
 
-/* Widths of heads that there are kernels for: those of all, and one more forward. */
-enum { MHA_CUDA_WIDTHS = 2, MHA_CUDA_FORWARD_WIDTHS = 3 };
+/* Widths of heads that there are kernels for: those of all, and three more forward. */
+enum { MHA_CUDA_WIDTHS = 2, MHA_CUDA_FORWARD_WIDTHS = 5 };
 
 typedef struct mha_cuda_plan {
     int type;  /* 0: bfloat16, 1: float16 */
-    int width; /* 0: 64, 1: 128, and forward 2: 96; the next larger one that there is */
+    int width; /* 0: 64, 1: 128, and forward 2: 96, 3: 192, 4: 256; the next larger one that there is */
     mha_cuda_kind kind;
     bool spans;    /* forward: sequences are not alike, and a kernel finds their tiles; backward: blocks find them */
     bool few;      /* forward: tiles of fewer rows, of which fewer are wasted */
@@ -100,6 +100,9 @@ int32_t mha_cuda_bias_launches(const mha_gradient_call *call);
 /* Warpgroups of a forward kernel that compute, 64 rows each; one more copies. `few`: of the kernel with two where another one
  * has three. */
 int mha_cuda_forward_groups(int width, mha_cuda_kind kind, bool few);
+
+/* Keys of a block of a forward kernel. */
+int mha_cuda_forward_keys(int width, mha_cuda_kind kind);
 
 /* Bytes of shared memory. */
 size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few);

@@ -21,17 +21,20 @@ static void check_shape(mha_context *ctx, shape s, uint64_t n)
 
 static const mha_type types[] = {MHA_BFLOAT16, MHA_FLOAT16};
 
-/* Runs its body for both types, both widths, and full, top left and bottom right; `s` is the shape. */
-#define for_each_kernel(s, ...)                                                                                   \
-    for (int kind_ = 0; kind_ < 12; kind_++)                                                                      \
-        for (shape s = {__VA_ARGS__},                                                                             \
-                   *once_ = (s.type = types[kind_ / 6], s.D = kind_ % 2 ? 128 : 64, s.causal = kind_ / 2 % 3 > 0, \
-                            s.align = kind_ / 2 % 3 > 1 ? MHA_ALIGN_BOTTOM_RIGHT : MHA_ALIGN_TOP_LEFT, &s);       \
+/* Widths of forward kernels; backward, those beyond 128 run in the general kernels. */
+static const int64_t kernel_widths[] = {64, 128, 192, 256};
+
+/* Runs its body for both types, all of these widths, and full, top left and bottom right; `s` is the shape. */
+#define for_each_kernel(s, ...)                                                                                        \
+    for (int kind_ = 0; kind_ < 24; kind_++)                                                                           \
+        for (shape s = {__VA_ARGS__},                                                                                  \
+                   *once_ = (s.type = types[kind_ / 12], s.D = kernel_widths[kind_ % 4], s.causal = kind_ / 4 % 3 > 0, \
+                            s.align = kind_ / 4 % 3 > 1 ? MHA_ALIGN_BOTTOM_RIGHT : MHA_ALIGN_TOP_LEFT, &s);            \
              once_; once_ = NULL)
 
 TEST(boundary_lengths)
 {
-    static const int64_t lengths[] = {1, 7, 63, 64, 65, 127, 128, 129, 191, 192, 193, 257};
+    static const int64_t lengths[] = {1, 7, 63, 64, 65, 80, 81, 112, 113, 127, 128, 129, 161, 191, 192, 193, 225, 257};
     mha_context *ctx = make_context(NULL);
     if (!ctx) return;
     for (uint64_t n = 0; n < sizeof lengths / sizeof *lengths; n++)
@@ -67,10 +70,11 @@ TEST(grouped_heads_and_layouts)
 /* Narrower heads, and values unlike keys: sums of dQ in order and in integers. */
 TEST(heads_of_other_widths)
 {
-    static const int64_t widths[][2] = {{16, 16}, {8, 64}, {40, 24}, {64, 128}, {128, 72}, {80, 80}, {104, 8}};
+    static const int64_t widths[][2] = {{16, 16}, {8, 64},    {40, 24},   {64, 128}, {128, 72},  {80, 80},
+                                        {104, 8}, {136, 136}, {192, 128}, {8, 184},  {200, 256}, {256, 64}};
     mha_context *ctx = make_context(NULL);
     if (!ctx) return;
-    for (int n = 0; n < 7 * 8; n++) {
+    for (int n = 0; n < 12 * 8; n++) {
         shape s = {.B = 2, .H = 4, .G = 2, .Tq = n / 4 % 2 ? 530 : 150, .Tk = 200, .type = types[n % 2]};
         s.D = widths[n / 8][0], s.E = widths[n / 8][1];
         s.causal = n / 2 % 2, s.layout = n % 3 ? BHTD : BTHD;
@@ -94,7 +98,7 @@ TEST(random_shapes)
     if (!ctx) return;
     for (uint64_t n = 0; n < (uint64_t)cases_from(60); n++) {
         rng r = rng_make(seed(), 1000 + n);
-        shape s = {.B = rng_between(&r, 1, 3), .G = rng_between(&r, 1, 3), .D = rng_chance(&r, 0.5) ? 64 : 128};
+        shape s = {.B = rng_between(&r, 1, 3), .G = rng_between(&r, 1, 3), .D = kernel_widths[rng_between(&r, 0, 3)]};
         s.H = s.G * rng_between(&r, 1, 3);
         s.Tq = rng_between(&r, 1, rng_chance(&r, 0.5) ? 40 : 500);
         s.Tk = rng_between(&r, 1, rng_chance(&r, 0.5) ? 40 : 500);

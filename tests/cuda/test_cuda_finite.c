@@ -51,21 +51,23 @@ static bool run_both(mha_context *ctx, call *c)
 static const mha_type types[] = {MHA_BFLOAT16, MHA_FLOAT16};
 
 /* Of keys and values. */
-static const int64_t widths[][2] = {{64, 64}, {128, 128}, {40, 24}, {72, 104}};
+static const int64_t widths[][2] = {{64, 64}, {128, 128}, {40, 24}, {72, 104}, {192, 192}, {256, 200}};
+enum { WIDTHS = sizeof widths / sizeof *widths };
 
 TEST(what_is_hidden_stays_hidden)
 {
     static const float values[] = {NAN, INFINITY, -INFINITY};
     mha_context *ctx = make_context(NULL);
     if (!ctx) return;
-    for (int n = 0; n < 24; n++) {
-        shape s = {.B = 1, .H = 2, .G = 1, .Tq = T, .Tk = T, .type = types[n / 4 % 2], .causal = true};
-        s.D = widths[n % 4][0], s.E = widths[n % 4][1];
+    for (int n = 0; n < 6 * WIDTHS; n++) {
+        float value = values[n / WIDTHS / 2];
+        shape s = {.B = 1, .H = 2, .G = 1, .Tq = T, .Tk = T, .type = types[n / WIDTHS % 2], .causal = true};
+        s.D = widths[n % WIDTHS][0], s.E = widths[n % WIDTHS][1];
         rng r = rng_make(seed(), 10 + (uint64_t)n);
         call c = call_make(s, &r);
         call_solve(&c);
-        plant(&c, K, BAD, values[n / 8]);
-        plant(&c, V, BAD + 1, values[n / 8]);
+        plant(&c, K, BAD, value);
+        plant(&c, V, BAD + 1, value);
         if (run_both(ctx, &c)) {
             check_rows(&c, OUT, 0, BAD, false);
             check_rows(&c, DQ, 0, BAD, false);
@@ -73,7 +75,7 @@ TEST(what_is_hidden_stays_hidden)
         }
         call_refill(&c, &r);
         call_solve(&c);
-        plant(&c, DOUT, T - 1 - BAD, values[n / 8]);
+        plant(&c, DOUT, T - 1 - BAD, value);
         if (run_both(ctx, &c)) {
             check_rows(&c, DK, T - BAD, T, false);
             check_rows(&c, DV, T - BAD, T, false);
@@ -89,9 +91,9 @@ TEST(finite_inputs_have_finite_results)
 {
     mha_context *ctx = make_context(NULL);
     if (!ctx) return;
-    for (int n = 0; n < 8; n++) {
-        shape s = {.B = 1, .H = 2, .G = 1, .Tq = T, .Tk = T, .type = MHA_BFLOAT16, .causal = n / 4};
-        s.D = widths[n % 4][0], s.E = widths[n % 4][1];
+    for (int n = 0; n < 2 * WIDTHS; n++) {
+        shape s = {.B = 1, .H = 2, .G = 1, .Tq = T, .Tk = T, .type = MHA_BFLOAT16, .causal = n / WIDTHS};
+        s.D = widths[n % WIDTHS][0], s.E = widths[n % WIDTHS][1];
         rng r = rng_make(seed(), 30 + (uint64_t)n);
         call c = call_make(s, &r);
         for (int tensor = Q; tensor <= K; tensor++) {

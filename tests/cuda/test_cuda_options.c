@@ -20,7 +20,8 @@ static int64_t any_length(rng *r) { return rng_chance(r, 0.3) ? rng_between(r, 1
 
 static attention_case draw(rng *r)
 {
-    int64_t D = rng_chance(r, 0.5) ? 64 : 128, G = rng_between(r, 1, 2);
+    static const int64_t usual[] = {64, 128, 192, 256};
+    int64_t D = usual[rng_between(r, 0, 3)], G = rng_between(r, 1, 2);
     attention_case c =
         case_plain(rng_between(r, 1, 2), G * rng_between(r, 1, 2), G, 16 + any_length(r), any_length(r), D, D);
     case_set_type(&c, rng_chance(r, 0.5) ? MHA_BFLOAT16 : MHA_FLOAT16);
@@ -39,8 +40,8 @@ static attention_case draw(rng *r)
 
 static int64_t any_width(rng *r)
 {
-    static const int64_t usual[] = {64, 96, 128};
-    return rng_chance(r, 0.6) ? usual[rng_between(r, 0, 2)] : 8 * rng_between(r, 1, 16);
+    static const int64_t usual[] = {64, 64, 96, 128, 192, 256};
+    return rng_chance(r, 0.6) ? usual[rng_between(r, 0, 5)] : 8 * rng_between(r, 1, 32);
 }
 
 /* Sequences that are not alike, and maps of pairs. */
@@ -200,6 +201,8 @@ static gradient_case draw_gradients(rng *r, attention_case (*draw_case)(rng *r))
 {
     attention_case forward = draw_case(r);
     if (rng_chance(r, 0.4)) forward.D = 8 * rng_between(r, 1, 16), forward.E = 8 * rng_between(r, 1, 16);
+    if (forward.D > 128) forward.D = forward.E = 128;
+    if (forward.E > 128) forward.E = 64;
     gradient_case c = gradient_plain(forward);
     c.wanted = 1 << GRAD_Q | 1 << GRAD_K | 1 << GRAD_V;
     if (forward.bias.rank >= 0 && rng_chance(r, 0.5)) c.wanted |= 1 << GRAD_BIAS;
@@ -326,8 +329,10 @@ TEST(gradients_have_the_same_bits)
 TEST(numbers_of_any_size)
 {
     if (!there()) return;
-    for (int way = 0; way < 4; way++) {
-        attention_case c = case_plain(1, 2, 1, 150, 300, 64, 64);
+    for (int n = 0; n < 8; n++) {
+        int way = n % 4;
+        int64_t D = n / 4 ? 256 : 64;
+        attention_case c = case_plain(1, 2, 1, 150, 300, D, D);
         case_set_type(&c, MHA_BFLOAT16);
         c.window_left = 40;
         c.causal = true;
@@ -337,7 +342,7 @@ TEST(numbers_of_any_size)
         if (way == 3) c.sinks = true;
         problem *p = problem_make(&c);
         mha_context *ctx = context_make_on("cuda", NULL, 1, (mha_parallel){NULL, NULL}, NULL);
-        for (int64_t d = 0; d < 64; d++) {
+        for (int64_t d = 0; d < D; d++) {
             store_set(&p->q, 0, 0, 70, d, d % 2 ? 1e30 : -2e30);
             store_set(&p->k, 0, 0, 200, d, d % 3 ? 1e30 : -3e30);
             store_set(&p->v, 0, 0, 210, d, 3e38);

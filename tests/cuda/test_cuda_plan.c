@@ -92,6 +92,37 @@ TEST(tiles_and_scratch_of_forward_calls)
     mha_context_free(ctx);
 }
 
+/* Tiles of all forward kernels: as many keys as shared memory takes, in whole steps of tensor cores and of the copy engine. */
+TEST(tiles_of_all_widths)
+{
+    static const struct {
+        int64_t D;
+        int keys[MHA_CUDA_FORWARD_KINDS];
+    } cases[] = {{64, {128, 128, 128, 128}},
+                 {96, {128, 128, 128, 128}},
+                 {128, {128, 128, 128, 128}},
+                 {192, {112, 112, 96, 64}},
+                 {256, {80, 80, 64, 64}}};
+    mha_context *ctx = remote_context();
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)
+        for (int kind = 0; kind < MHA_CUDA_FORWARD_KINDS; kind++) {
+            mha_cuda_plan plan = {.kernel = ""};
+            size_t scratch = 0;
+            int64_t D = cases[n].D, columns = (D + 63) / 64 * 64;
+            question a = ask(MHA_BFLOAT16, 1, 2, 2, 1152, 300, D);
+            a.options.causal = kind > 0;
+            if (kind >= MHA_CUDA_OPTIONS) a.options.softcap = 3;
+            if (kind == MHA_CUDA_MAPS) a.options.dropout = 0.5f;
+            expect(!plan_forward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
+            int64_t tiles = 2 * columns * (plan.rows + 4 * plan.keys);
+            expect((int)plan.kind == kind && plan.keys == cases[n].keys[kind] && plan.keys % 16 == 0, "%s: %d keys",
+                   plan.kernel, plan.keys);
+            expect(plan.shared >= (size_t)tiles && plan.shared <= 227 * 1024, "%s: %zu bytes", plan.kernel,
+                   plan.shared);
+        }
+    mha_context_free(ctx);
+}
+
 TEST(tiles_and_scratch_of_backward_calls)
 {
     mha_context *ctx = remote_context();
@@ -176,8 +207,8 @@ TEST(tiles_of_fewer_rows)
 
 TEST(names_of_kernels_are_all_different)
 {
-    const char
-        *names[2 * 3 * MHA_CUDA_FORWARD_KINDS + 2 * 2 * (MHA_CUDA_KINDS + 6) + 4 + 2 * 4 + MHA_CUDA_GENERAL_KERNELS];
+    const char *names[2 * MHA_CUDA_FORWARD_WIDTHS * MHA_CUDA_FORWARD_KINDS + 2 * 2 * (MHA_CUDA_KINDS + 6) + 4 + 2 * 4 +
+                      MHA_CUDA_GENERAL_KERNELS];
     int count = 0;
     for (int n = 0; n < 4; n++) names[count++] = mha_cuda_forward_name(n / 2, 0, (mha_cuda_kind)(n % 2), true);
     for (int type = 0; type < 2; type++)
@@ -242,7 +273,7 @@ TEST(what_needs_the_general_kernels)
 {
     mha_context *ctx = remote_context();
     mha_tensor map = mha_tensor_4d(NULL, MHA_FLOAT32, 2, 4, 64, 64);
-    const char *widths = "widths that are not multiples of 8 up to 128";
+    const char *widths = "widths that are not multiples of 8 up to 256";
     const char *strides = "strides that the copy engine cannot take";
     OBSTACLE("weights", a.extras.weights = map);
     OBSTACLE("scores", a.extras.scores = map);
@@ -252,9 +283,9 @@ TEST(what_needs_the_general_kernels)
     OBSTACLE("types that are not alike", a.v.type = MHA_FLOAT16);
     OBSTACLE("float32", a.out.type = MHA_FLOAT32);
     OBSTACLE(widths, a = ask(MHA_BFLOAT16, 1, 1, 1, 1, 1, 84));
-    OBSTACLE(widths, a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 136));
-    OBSTACLE(widths, a.v = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 2, 64, 192),
-             a.out = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 4, 64, 192));
+    OBSTACLE(widths, a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 264));
+    OBSTACLE(widths, a.v = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 2, 64, 304),
+             a.out = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 4, 64, 304));
     OBSTACLE(strides, a.k.stride[3] = 2);
     OBSTACLE(strides, a.k.stride[2] = 68);
     OBSTACLE(strides, a.k.stride[0] = 0);
@@ -298,6 +329,11 @@ TEST(kernels_of_forward_calls)
     KERNEL("forward_f16_128_options", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 104), a.options.softcap = 3);
     KERNEL("forward_bf16_128_maps", a = ask(MHA_BFLOAT16, 2, 4, 2, 500, 300, 128), a.options.mask = pairs);
     KERNEL("forward_bf16_64_few", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 8));
+    KERNEL("forward_bf16_192", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 136));
+    KERNEL("forward_f16_192_causal", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 192), a.options.causal = true);
+    KERNEL("forward_bf16_256", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 200));
+    KERNEL("forward_f16_256_options", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 256), a.options.softcap = 3);
+    KERNEL("forward_bf16_256_maps", a = ask(MHA_BFLOAT16, 2, 4, 2, 500, 300, 256), a.options.mask = pairs);
     KERNEL("forward_bf16_128", a.v = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 2, 300, 128),
            a.out = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 4, 500, 128));
     mha_context_free(ctx);

@@ -1,7 +1,7 @@
 /* Bias, masks and dropout of a tile of scores, for the forward kernels with maps.
  *
- * A thread has keys 8 m + {0,1} from `key` on, m = 0 to 15, of two rows, r and r + 8; element 4 m + 2 h + e of its scores
- * is key 8 m + e of row h, and bit 2 m + e of a word of row h stands for the same. */
+ * A thread has SCORES scores, of SCORES / 2 keys and two rows, r and r + 8: of 8 m + {0,1} from its first key on, m = 0 to
+ * SCORES / 4 - 1. Element 4 m + 2 h + e is key 8 m + e of row h, and bit 2 m + e of a word of row h stands for the same. */
 #ifndef MHA_CUDA_MAPS_CUH
 #define MHA_CUDA_MAPS_CUH
 
@@ -10,7 +10,7 @@
 #include "hopper.cuh"
 #include "philox.cuh"
 
-enum { MAP_KEYS = 128, MAP_SCORES = MAP_KEYS / 2, MAP_PANEL = 64 * ROW_BYTES };
+enum { MAP_PANEL = 64 * ROW_BYTES }; /* of a tile of bias */
 
 /* Which rows and keys of a map a thread reads. Those that are not there are not read: others are, and are not visible. */
 struct map_place {
@@ -41,11 +41,11 @@ MHA_DEVICE float2 load_shared_pair(uint32_t at)
 }
 
 /* scores += by * bias, from a tile of 64 rows in shared memory, in panels of 128 bytes. */
-template <typename T> MHA_DEVICE void add_tile(float (&s)[MAP_SCORES], uint32_t tile, float by)
+template <typename T, int SCORES> MHA_DEVICE void add_tile_of(float (&s)[SCORES], uint32_t tile, float by)
 {
     int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
 #pragma unroll
-    for (int m = 0; m < 16; m += 2) {
+    for (int m = 0; m < SCORES / 4; m += 2) {
         uint32_t x[4];
         int piece = m + lane / 16;
         load_matrices(x, tile + piece / 8 * MAP_PANEL + row * ROW_BYTES + ((piece % 8) ^ (row % 8)) * 16);
@@ -58,14 +58,14 @@ template <typename T> MHA_DEVICE void add_tile(float (&s)[MAP_SCORES], uint32_t 
     }
 }
 
-template <> MHA_DEVICE void add_tile<float>(float (&s)[MAP_SCORES], uint32_t tile, float by)
+template <int SCORES> MHA_DEVICE void add_tile_of_floats(float (&s)[SCORES], uint32_t tile, float by)
 {
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         int row = threadIdx.x % 128 / 32 * 16 + h * 8 + lane / 4;
 #pragma unroll
-        for (int m = 0; m < 16; m++) {
+        for (int m = 0; m < SCORES / 4; m++) {
             int piece = m % 4 * 2 + lane % 4 / 2;
             float2 both = load_shared_pair(tile + m / 4 * MAP_PANEL + row * ROW_BYTES + (piece ^ (row % 8)) * 16 +
                                            lane % 2 * 8);
@@ -75,21 +75,22 @@ template <> MHA_DEVICE void add_tile<float>(float (&s)[MAP_SCORES], uint32_t til
     }
 }
 
-MHA_DEVICE void add_tile(float (&s)[MAP_SCORES], const mha_cuda_forward &c, uint32_t tile)
+template <int SCORES> MHA_DEVICE void add_tile(float (&s)[SCORES], const mha_cuda_forward &c, uint32_t tile)
 {
-    if (c.bias.type == BFLOAT16) add_tile<__nv_bfloat16>(s, tile, c.bias_by);
-    else if (c.bias.type == FLOAT16) add_tile<__half>(s, tile, c.bias_by);
-    else add_tile<float>(s, tile, c.bias_by);
+    if (c.bias.type == BFLOAT16) add_tile_of<__nv_bfloat16>(s, tile, c.bias_by);
+    else if (c.bias.type == FLOAT16) add_tile_of<__half>(s, tile, c.bias_by);
+    else add_tile_of_floats(s, tile, c.bias_by);
 }
 
 /* The same from where it is, for layouts that the copy engine cannot take. */
-template <typename T> MHA_DEVICE void add_plain(float (&s)[MAP_SCORES], const mha_cuda_forward &c, const map_place &p)
+template <typename T, int SCORES>
+MHA_DEVICE void add_plain_of(float (&s)[SCORES], const mha_cuda_forward &c, const map_place &p)
 {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         const T *from = (const T *)c.bias.data + place(c.bias, p.batch, p.head, p.row[h], 0);
 #pragma unroll
-        for (int i = 0; i < 32; i++) {
+        for (int i = 0; i < SCORES / 2; i++) {
             int key = min(p.key + i / 2 * 8 + i % 2, p.keys - 1);
             s[i / 2 * 4 + 2 * h + i % 2] =
                 fmaf((float)from[key * c.bias.stride[3]], c.bias_by, s[i / 2 * 4 + 2 * h + i % 2]);
@@ -97,49 +98,50 @@ template <typename T> MHA_DEVICE void add_plain(float (&s)[MAP_SCORES], const mh
     }
 }
 
-MHA_DEVICE void add_plain(float (&s)[MAP_SCORES], const mha_cuda_forward &c, const map_place &p)
+template <int SCORES> MHA_DEVICE void add_plain(float (&s)[SCORES], const mha_cuda_forward &c, const map_place &p)
 {
-    if (c.bias.type == BFLOAT16) add_plain<__nv_bfloat16>(s, c, p);
-    else if (c.bias.type == FLOAT16) add_plain<__half>(s, c, p);
-    else add_plain<float>(s, c, p);
+    if (c.bias.type == BFLOAT16) add_plain_of<__nv_bfloat16>(s, c, p);
+    else if (c.bias.type == FLOAT16) add_plain_of<__half>(s, c, p);
+    else add_plain_of<float>(s, c, p);
 }
 
 /* ---- Masks ------------------------------------------------------------------------------------------------------ */
 
 /* Which keys a mask shows. */
-MHA_DEVICE void mask_bits(uint32_t (&bits)[2], const mha_cuda_forward &c, const map_place &p)
+template <int SCORES> MHA_DEVICE void mask_bits(uint32_t (&bits)[2], const mha_cuda_forward &c, const map_place &p)
 {
-    bool pairs = c.mask_pairs && p.key - p.key % MAP_KEYS + MAP_KEYS <= p.keys;
+    const int KEYS = 2 * SCORES;
+    bool pairs = c.mask_pairs && p.key - p.key % KEYS + KEYS <= p.keys;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         const uint8_t *from = (const uint8_t *)c.mask.data + place(c.mask, p.batch, p.head, p.row[h], 0);
         bits[h] = 0;
         if (pairs) {
 #pragma unroll
-            for (int m = 0; m < 16; m++) {
+            for (int m = 0; m < SCORES / 4; m++) {
                 uint32_t both = *(const uint16_t *)(from + p.key + 8 * m);
                 bits[h] |= ((both & 0xff) != 0 ? 1u : 0u) << 2 * m | (both > 0xff ? 2u : 0u) << 2 * m;
             }
         } else {
 #pragma unroll 4
-            for (int i = 0; i < 32; i++)
+            for (int i = 0; i < SCORES / 2; i++)
                 bits[h] |= (from[min(p.key + i / 2 * 8 + i % 2, p.keys - 1) * c.mask.stride[3]] != 0 ? 1u : 0u) << i;
         }
     }
 }
 
 /* What of the scores has no bit becomes `hidden`. */
-MHA_DEVICE void apply_bits(float (&s)[MAP_SCORES], const uint32_t (&bits)[2], float hidden)
+template <int SCORES> MHA_DEVICE void apply_bits(float (&s)[SCORES], const uint32_t (&bits)[2], float hidden)
 {
 #pragma unroll
-    for (int i = 0; i < MAP_SCORES; i++)
+    for (int i = 0; i < SCORES; i++)
         if (!(bits[i / 2 % 2] >> (i / 4 * 2 + i % 2) & 1)) s[i] = hidden;
 }
 
-MHA_DEVICE void apply_mask(float (&s)[MAP_SCORES], const mha_cuda_forward &c, const map_place &p)
+template <int SCORES> MHA_DEVICE void apply_mask(float (&s)[SCORES], const mha_cuda_forward &c, const map_place &p)
 {
     uint32_t bits[2];
-    mask_bits(bits, c, p);
+    mask_bits<SCORES>(bits, c, p);
     apply_bits(s, bits, -INFINITY);
 }
 
@@ -161,13 +163,13 @@ static __device__ __noinline__ bool is_any_visible(const mha_cuda_forward &c, in
 
 /* Which weights are kept. Four neighbouring keys have one draw, two threads have two rows of them: each draws for one row
  * and gives the other thread its half. */
-MHA_DEVICE void kept_bits(uint32_t (&bits)[2], const mha_cuda_forward &c, const map_place &p, int row)
+template <int SCORES> MHA_DEVICE void kept_bits(uint32_t (&bits)[2], const mha_cuda_forward &c, const map_place &p, int row)
 {
     int odd = threadIdx.x % 2;
     uint64_t stream = c.stream + (uint64_t)p.batch, key = c.seed + (stream >> 32) * 0x9E3779B97F4A7C15ull;
     uint32_t own = 0, others = 0;
 #pragma unroll 1
-    for (int m = 0; m < 16; m++) {
+    for (int m = 0; m < SCORES / 4; m++) {
         uint32_t x[4] = {(uint32_t)(p.key + 8 * m) / 4, (uint32_t)(row + 8 * odd), (uint32_t)p.head, (uint32_t)stream};
         philox(x, key);
         uint32_t low = (x[0] >= c.dropped ? 1u : 0u) | (x[1] >= c.dropped ? 2u : 0u),
@@ -180,10 +182,10 @@ MHA_DEVICE void kept_bits(uint32_t (&bits)[2], const mha_cuda_forward &c, const 
     bits[1] = odd ? own : others;
 }
 
-MHA_DEVICE void drop_weights(float (&s)[MAP_SCORES], const mha_cuda_forward &c, const map_place &p, int row)
+template <int SCORES> MHA_DEVICE void drop_weights(float (&s)[SCORES], const mha_cuda_forward &c, const map_place &p, int row)
 {
     uint32_t bits[2];
-    kept_bits(bits, c, p, row);
+    kept_bits<SCORES>(bits, c, p, row);
     apply_bits(s, bits, 0);
 }
 

@@ -18,14 +18,18 @@
 #define SUMS_96(s) SUMS_32_(s, 0), SUMS_32_(s, 32), SUMS_32_(s, 64)
 #define SUMS_32_(s, i) SUMS_8_(s, i), SUMS_8_(s, i + 8), SUMS_8_(s, i + 16), SUMS_8_(s, i + 24)
 #define SUMS_32(s) SUMS_32_(s, 0)
+#define SUMS_40(s) SUMS_32_(s, 0), SUMS_8_(s, 32)
+#define SUMS_56(s) SUMS_32_(s, 0), SUMS_8_(s, 32), SUMS_8_(s, 40), SUMS_8_(s, 48)
 #define SUMS_64(s) SUMS_32_(s, 0), SUMS_32_(s, 32)
 #define SUMS_128(s) SUMS_32_(s, 0), SUMS_32_(s, 32), SUMS_32_(s, 64), SUMS_32_(s, 96)
 
 #define NUMBERS_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define NUMBERS_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define NUMBERS_32 NUMBERS_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define NUMBERS_48 NUMBERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define NUMBERS_64 NUMBERS_48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NUMBERS_40 NUMBERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define NUMBERS_48 NUMBERS_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define NUMBERS_56 NUMBERS_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define NUMBERS_64 NUMBERS_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
 #define NUMBERS_96 NUMBERS_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
                    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define NUMBERS_128 NUMBERS_96 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
@@ -74,6 +78,12 @@ PRODUCT_SHARED(product_shared, 0, 16, 8, __nv_bfloat16, "bf16", 8, 9, 10)
 PRODUCT_SHARED(product_shared, 0, 16, 8, __half, "f16", 8, 9, 10)
 PRODUCT_SHARED(product_shared, 0, 64, 32, __nv_bfloat16, "bf16", 32, 33, 34)
 PRODUCT_SHARED(product_shared, 0, 64, 32, __half, "f16", 32, 33, 34)
+PRODUCT_SHARED(product_shared, 0, 80, 40, __nv_bfloat16, "bf16", 40, 41, 42)
+PRODUCT_SHARED(product_shared, 0, 80, 40, __half, "f16", 40, 41, 42)
+PRODUCT_SHARED(product_shared, 0, 96, 48, __nv_bfloat16, "bf16", 48, 49, 50)
+PRODUCT_SHARED(product_shared, 0, 96, 48, __half, "f16", 48, 49, 50)
+PRODUCT_SHARED(product_shared, 0, 112, 56, __nv_bfloat16, "bf16", 56, 57, 58)
+PRODUCT_SHARED(product_shared, 0, 112, 56, __half, "f16", 56, 57, 58)
 PRODUCT_SHARED(product_shared, 0, 128, 64, __nv_bfloat16, "bf16", 64, 65, 66)
 PRODUCT_SHARED(product_shared, 0, 128, 64, __half, "f16", 64, 65, 66)
 PRODUCT_SHARED(product_turned, 1, 64, 32, __nv_bfloat16, "bf16", 32, 33, 34)
@@ -84,6 +94,10 @@ PRODUCT_REGISTERS(96, 48, __nv_bfloat16, "bf16", 48, 49, 50, 51, 52, 53)
 PRODUCT_REGISTERS(96, 48, __half, "f16", 48, 49, 50, 51, 52, 53)
 PRODUCT_REGISTERS(128, 64, __nv_bfloat16, "bf16", 64, 65, 66, 67, 68, 69)
 PRODUCT_REGISTERS(128, 64, __half, "f16", 64, 65, 66, 67, 68, 69)
+PRODUCT_REGISTERS(192, 96, __nv_bfloat16, "bf16", 96, 97, 98, 99, 100, 101)
+PRODUCT_REGISTERS(192, 96, __half, "f16", 96, 97, 98, 99, 100, 101)
+PRODUCT_REGISTERS(256, 128, __nv_bfloat16, "bf16", 128, 129, 130, 131, 132, 133)
+PRODUCT_REGISTERS(256, 128, __half, "f16", 128, 129, 130, 131, 132, 133)
 
 /* Onto sums that are there: the first product of a chain finds zeros. */
 template <typename T, int COUNT, int A, int B> struct product_any;

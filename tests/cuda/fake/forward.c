@@ -108,7 +108,7 @@ static void put_lse(const mha_cuda_forward *c, const mha_cuda_span *s, int h, in
 static void row_of(const mha_cuda_forward *c, const mha_cuda_span *s, int h, int64_t i)
 {
     fake_map q = fake_map_of(&c->q), k = fake_map_of(&c->k), v = fake_map_of(&c->v), o = fake_map_of(&c->o);
-    double *x = array(s->length + 1, sizeof *x), top = -INFINITY, sum = 0, out[128] = {0};
+    double *x = array(s->length + 1, sizeof *x), top = -INFINITY, sum = 0, out[256] = {0};
     for (int64_t j = 0; j < s->length; j++) {
         double dot = 0;
         x[j] = -INFINITY;

@@ -17,11 +17,23 @@
 
 static bool begins(const char *name, const char *with) { return strncmp(name, with, strlen(with)) == 0; }
 
-static int width_of(const char *name) { return strstr(name, "_128") ? 128 : strstr(name, "_96") ? 96 : 64; }
+/* The widths of kernels: those of forward and backward ones, then those that only forward has. */
+static const int widths[] = {64, 128, 96, 192, 256};
+enum { WIDTHS = sizeof widths / sizeof *widths, BACKWARD_WIDTHS = 2 };
+
+static int width_of(const char *name)
+{
+    char part[8];
+    int width = 0;
+    for (int n = 0; n < WIDTHS; n++) {
+        snprintf(part, sizeof part, "6_%d", widths[n]); /* behind bf16 or f16 */
+        if (strstr(name, part)) width = widths[n];
+    }
+    return width;
+}
 
 size_t fake_parameter_bytes(const char *name)
 {
-    static const char *const widths[] = {"bf16_64", "bf16_128", "f16_64", "f16_128", "bf16_96", "f16_96"};
     static const char *const forward[] = {"", "_causal", "_few", "_causal_few", "_options", "_maps"};
     static const char *const backward[] = {"",
                                            "_causal",
@@ -39,13 +51,15 @@ size_t fake_parameter_bytes(const char *name)
                                            "_sequences_prepare",
                                            "_sequences_convert"};
     char known[64];
-    for (int n = 0; n < 6; n++) {
+    for (int n = 0; n < 2 * WIDTHS; n++) {
+        const char *type = n % 2 ? "bf16" : "f16";
+        int width = widths[n / 2];
         for (int k = 0; k < 6; k++) {
-            snprintf(known, sizeof known, "forward_%s%s", widths[n], forward[k]);
+            snprintf(known, sizeof known, "forward_%s_%d%s", type, width, forward[k]);
             if (!strcmp(name, known)) return sizeof(mha_cuda_forward);
         }
-        for (int k = 0; n < 4 && k < 15; k++) {
-            snprintf(known, sizeof known, "backward_%s%s", widths[n], backward[k]);
+        for (int k = 0; n < 2 * BACKWARD_WIDTHS && k < 15; k++) {
+            snprintf(known, sizeof known, "backward_%s_%d%s", type, width, backward[k]);
             if (!strcmp(name, known)) return sizeof(mha_cuda_backward);
         }
     }
@@ -100,7 +114,7 @@ static void forward_head(const mha_cuda_forward *c, bool causal, int b, int h)
            *V = c->Tk ? head_of(&v, b, h / c->group) : NULL, *s = array(c->Tk + 1, sizeof *s);
     for (int64_t i = 0; i < c->Tq; i++) {
         int64_t seen = keys_seen(causal, i, c->offset, c->Tk);
-        double top = -INFINITY, sum = 0, out[128] = {0};
+        double top = -INFINITY, sum = 0, out[256] = {0};
         for (int64_t j = 0; j < seen; j++) top = fmax(top, s[j] = (double)c->scale * dot(Q + i * D, K + j * D, D));
         for (int64_t j = 0; j < seen; j++) {
             double w = exp2(s[j] - top);
@@ -118,7 +132,7 @@ static void forward_head(const mha_cuda_forward *c, bool causal, int b, int h)
 }
 
 /* Whether the maps of a call are those of its tensors: in a ragged batch all rows of all sequences lie in one. */
-static const char *forward_maps(const mha_cuda_forward *c, bool half, int rows)
+static const char *forward_maps(const mha_cuda_forward *c, bool half, int rows, int tile_keys)
 {
     fake_map q = fake_map_of(&c->q), k = fake_map_of(&c->k), v = fake_map_of(&c->v), o = fake_map_of(&c->o);
     int64_t queries = (int64_t)q.size[1], keys = (int64_t)k.size[1], B = (int64_t)q.size[3], C = (int64_t)k.size[3];
@@ -126,10 +140,26 @@ static const char *forward_maps(const mha_cuda_forward *c, bool half, int rows)
     if (!c->spans && (queries != c->Tq || B != c->B || (c->Tk && (keys != c->Tk || C != c->B)))) return "rows";
     if (!has_sizes(&q, c->D, queries, c->H, B, (uint32_t)rows) || !has_sizes(&o, c->E, queries, c->H, B, 64))
         return "q or out";
-    if (c->Tk &&
-        (!has_sizes(&k, c->D, keys, c->H / c->group, C, 128) || !has_sizes(&v, c->E, keys, c->H / c->group, C, 128)))
-        return "k or v";
+    uint32_t box = (uint32_t)tile_keys;
+    int64_t G = c->H / c->group;
+    if (c->Tk && (!has_sizes(&k, c->D, keys, G, C, box) || !has_sizes(&v, c->E, keys, G, C, box))) return "k or v";
     return NULL;
+}
+
+/* The keys of a block: FORWARD_KERNEL in forward.cu and forward_wide.cu. */
+static int keys_of_forward(const char *name, int width)
+{
+    static const int wide[2][3] = {{112, 96, 64}, {80, 64, 64}}; /* plain, with options, with maps */
+    if (width <= 128) return 128;
+    return wide[width > 192][strstr(name, "_maps") ? 2 : strstr(name, "_options") ? 1 : 0];
+}
+
+/* Whether a kernel of D columns is the narrowest for heads of `widest`. */
+static bool fits(int D, int widest)
+{
+    for (int n = 0; n < WIDTHS; n++)
+        if (widths[n] < D && widest <= widths[n]) return false;
+    return widest <= D;
 }
 
 static const char *forward(const fake_launch *l)
@@ -138,9 +168,9 @@ static const char *forward(const fake_launch *l)
     bool options = strstr(l->name, "_options") || strstr(l->name, "_maps");
     int D = width_of(l->name), rows = D == 64 && !options && !strstr(l->name, "_few") ? 192 : 128;
     int widest = c->D > c->E ? c->D : c->E;
-    const char *why = forward_maps(c, begins(l->name, "forward_f16"), rows);
+    const char *why = forward_maps(c, begins(l->name, "forward_f16"), rows, keys_of_forward(l->name, D));
     if (why) return why;
-    if (widest > D || (D > 64 && widest <= (D == 96 ? 64 : 96))) return "the width of another kernel";
+    if (!fits(D, widest)) return "the width of another kernel";
     if ((!c->spans && c->row_tiles != up(c->Tq, rows)) || c->tiles != c->row_tiles * c->H * c->B) return "tiles";
     if (l->blocks < 1 || (int)l->blocks > c->tiles || l->threads != (rows == 192 ? 512 : 384))
         return "blocks or threads";

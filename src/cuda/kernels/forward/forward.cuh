@@ -10,6 +10,9 @@
  * The weights of a row are relative to a reference, its largest score so far, in units of log 2. The reference moves
  * only when the largest score has grown by more than 8, and then the sums are rescaled; each row decides for itself, so
  * that its bits do not depend on its neighbours. */
+#ifndef MHA_CUDA_FORWARD_CUH
+#define MHA_CUDA_FORWARD_CUH
+
 #include "careful.cuh"
 #include "forward.h"
 #include "maps.cuh"
@@ -33,24 +36,28 @@ struct tile {
     float slope; /* times log2(e) */
 };
 
-/* Tiles of bias, for each warpgroup its rows, where there are maps. */
-template <int CONSUMERS, bool ANY> struct map_memory {
+/* Tiles of bias, for each warpgroup its rows, where there are maps: of float32, or two stages of 16 bits. */
+template <int CONSUMERS, int BYTES, bool ANY> struct map_memory {
 };
-template <int CONSUMERS> struct map_memory<CONSUMERS, true> {
-    alignas(1024) unsigned char maps[CONSUMERS][MHA_CUDA_MAP_BYTES];
+template <int CONSUMERS, int BYTES> struct map_memory<CONSUMERS, BYTES, true> {
+    alignas(1024) unsigned char maps[CONSUMERS][BYTES];
 };
 
-/* Results leave through memory of their own, so that the next tile's Q can come while they do; or through that of Q. */
+/* Results leave through memory of their own, so that the next tile's Q can come while they do; or, where there is no room,
+ * through that of Q. */
 template <typename T, int SIZE, bool OWN_MEMORY> struct result_memory {
     alignas(1024) T o[SIZE];
 };
 template <typename T, int SIZE> struct result_memory<T, SIZE, false> {
 };
 
+template <int D, kind KIND> constexpr bool has_room(void) { return KIND != MAPS && D <= 128; }
+
 template <typename T, int D, int CONSUMERS, int KEYS, kind KIND>
-struct shared_memory : result_memory<T, 64 * CONSUMERS * ((D + PANEL - 1) / PANEL) * PANEL, KIND != MAPS>,
-                       map_memory<CONSUMERS, KIND == MAPS> {
-    enum { ROWS = 64 * CONSUMERS, COLUMNS = (D + PANEL - 1) / PANEL * PANEL };
+struct shared_memory : result_memory<T, 64 * CONSUMERS * ((D + PANEL - 1) / PANEL) * PANEL, has_room<D, KIND>()>,
+                       map_memory<CONSUMERS, 64 * KEYS * 4, KIND == MAPS> {
+    enum { ROWS = 64 * CONSUMERS, COLUMNS = (D + PANEL - 1) / PANEL * PANEL, MAP_BYTES = 64 * KEYS * 4 };
+    enum { SEPARATE = has_room<D, KIND>() }; /* results have memory of their own */
     alignas(1024) T q[ROWS * COLUMNS];
     alignas(1024) T k[STAGES][KEYS * COLUMNS];
     alignas(1024) T v[STAGES][KEYS * COLUMNS];
@@ -145,10 +152,10 @@ MHA_DEVICE void copy_block(S &s, bool values, slot p, const CUtensorMap *map, co
 template <typename S, int ROWS, int KEYS, kind KIND, typename TILE>
 MHA_DEVICE void copy_tile(S &s, const mha_cuda_forward &c, const TILE &t, slot &k, slot &v, uint32_t &turn)
 {
-    if (KIND != MAPS && t.blocks == 0) return;
+    if (S::SEPARATE && t.blocks == 0) return;
     barrier_wait(shared_address(&s.q_empty), turn ^ 1);
     turn ^= 1;
-    if (KIND == MAPS && t.blocks == 0) { /* results leave through Q */
+    if (!S::SEPARATE && t.blocks == 0) { /* results leave through Q */
         barrier_arrive(shared_address(&s.q_full));
         return;
     }
@@ -221,7 +228,7 @@ template <typename S, int ROWS, int KEYS, kind KIND> MHA_DEVICE void copy_found_
 template <typename S, int KEYS>
 MHA_DEVICE void copy_map(S &s, const mha_cuda_forward &c, const volatile tile &t, int j, int who, uint32_t count)
 {
-    const int stage = map_stage(count, c.bias_stages), bytes = MHA_CUDA_MAP_BYTES / c.bias_stages;
+    const int stage = map_stage(count, c.bias_stages), bytes = S::MAP_BYTES / c.bias_stages;
     uint32_t full = shared_address(&s.map_full[who][stage]), to = shared_address(s.maps[who]) + stage * bytes;
     barrier_wait(shared_address(&s.map_empty[who][stage]), map_parity(count, c.bias_stages) ^ 1);
     barrier_expect(full, bytes);
@@ -253,10 +260,10 @@ template <kind KIND, typename S> MHA_DEVICE const void *map_tile(S &s, int who)
 }
 
 /* Where results are put together. */
-template <kind KIND, typename S> MHA_DEVICE const void *result_tile(const S &s)
+template <typename S> MHA_DEVICE const void *result_tile(const S &s)
 {
-    if constexpr (KIND == MAPS) return s.q;
-    else return s.o;
+    if constexpr (S::SEPARATE) return s.o;
+    else return s.q;
 }
 
 /* ---- The warpgroups that compute -------------------------------------------------------------------------------- */
@@ -466,7 +473,7 @@ template <typename T, int D, int ROWS, kind KIND, typename S, typename TILE>
 MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const TILE &t, float (&o)[D / 2], rows &r, const keys_seen &seen, int who)
 {
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32, first_row = t.row + who * 64 + warp * 16;
-    uint32_t to = shared_address(result_tile<KIND>(s)) + who * 64 * ROW_BYTES;
+    uint32_t to = shared_address(result_tile(s)) + who * 64 * ROW_BYTES;
     bool sees[2] = {seen.last[0] >= seen.first[0], seen.last[1] >= seen.first[1]}, lost = is_lost(o);
     float by[2], sum[2];
 #pragma unroll
@@ -483,7 +490,7 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const TILE &t, float (&o
             c.lse[((int64_t)t.batch * c.H + t.head) * c.Tq + row] =
                 sees[h] ? (r.reference[h] + __log2f(sum[h])) * 0.6931471806f : -INFINITY;
     }
-    if (KIND != MAPS && thread == 0) copies_read();
+    if (S::SEPARATE && thread == 0) copies_read();
     group_sync(OWN + who, GROUP);
     if (KIND < OPTIONS && __any_sync(~0u, lost)) {
         if constexpr (KIND < OPTIONS) finish_carefully<T, D, ROWS, KIND>(c, t, first_row, to, warp * 16);
@@ -502,6 +509,10 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const TILE &t, float (&o
     if (KIND < OPTIONS) {
         group_sync(OWN + who, GROUP);
         put_results<S::COLUMNS, ROWS, KIND>(c, t, to, who);
+        if (!S::SEPARATE && thread == 0) { /* the next Q may come */
+            copies_read();
+            barrier_arrive(shared_address(&s.q_empty));
+        }
         return;
     }
     if (KIND == MAPS) look(c, t, first_row, seen, sum, sees);
@@ -514,9 +525,9 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const TILE &t, float (&o
     int any = group_any(OWN + who, GROUP, lost);
     if (thread == 0) c.lost[((int64_t)(t.batch * c.H + t.head) * c.row_tiles * ROWS + t.row) / 64 + who] = any;
     put_results<S::COLUMNS, ROWS, KIND>(c, t, to, who);
-    if (KIND == MAPS && thread == 0) copies_read();
+    if (!S::SEPARATE && thread == 0) copies_read();
     group_sync(OWN + who, GROUP); /* the next results may be put there */
-    if (KIND == MAPS && thread == 0) barrier_arrive(shared_address(&s.q_empty));
+    if (!S::SEPARATE && thread == 0) barrier_arrive(shared_address(&s.q_empty));
 }
 
 /* Zeros in place of what a sequence without padding does not have: padding may be infinite or NaN, which a cap would cover. */
@@ -555,7 +566,8 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND, typename TILE>
 MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, const mha_cuda_forward &c, const TILE &t,
                              progress &at, int who)
 {
-    enum { ROWS = 64 * CONSUMERS, COLUMNS = shared_memory<T, D, CONSUMERS, KEYS, KIND>::COLUMNS };
+    typedef shared_memory<T, D, CONSUMERS, KEYS, KIND> S;
+    enum { ROWS = 64 * CONSUMERS, COLUMNS = S::COLUMNS };
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
     uint64_t q = factor(shared_address(s.q) + who * 64 * ROW_BYTES, 0);
     float o[D / 2], x[KEYS / 2], by[2];
@@ -593,7 +605,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
         products_commit();
     };
 
-    if (KIND == MAPS || t.blocks > 0) {
+    if (!S::SEPARATE || t.blocks > 0) {
         barrier_wait(shared_address(&s.q_full), at.turn);
         at.turn ^= 1;
     }
@@ -614,7 +626,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
                 add_plain(x, c, here());
                 return;
             }
-            int stage = map_stage(at.k.count - 1, c.bias_stages), bytes = MHA_CUDA_MAP_BYTES / c.bias_stages;
+            int stage = map_stage(at.k.count - 1, c.bias_stages), bytes = S::MAP_BYTES / c.bias_stages;
             barrier_wait(shared_address(&s.map_full[who][stage]), map_parity(at.k.count - 1, c.bias_stages));
             add_tile(x, c, shared_address(map_tile<KIND>(s, who)) + stage * bytes);
             group_sync(OWN + who, GROUP);
@@ -651,7 +663,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             barrier_wait(shared_address(&s.v_full[at.v.stage()]), at.v.parity());
             results(j + 1);
             if (CONSUMERS > 1) group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
-                products_wait<1>();
+            products_wait<1>();
             touch(x);
             if (thread == 0) barrier_arrive(shared_address(&s.k_empty[at.k.stage()]));
             at.k.next();
@@ -672,7 +684,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             for (; j >= 0; j--) step(false);
         }
 
-        if (KIND != MAPS && thread == 0) barrier_arrive(shared_address(&s.q_empty));
+        if (S::SEPARATE && thread == 0) barrier_arrive(shared_address(&s.q_empty));
         barrier_wait(shared_address(&s.v_full[at.v.stage()]), at.v.parity());
         results(t.first);
         products_wait<0>();
@@ -760,25 +772,11 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
 
 } // namespace
 
-#define KERNEL(NAME, T, D, CONSUMERS, KEYS, KIND)                           \
+#define FORWARD_KERNEL(NAME, T, D, CONSUMERS, KEYS, KIND)                   \
     extern "C" __global__ void __launch_bounds__(GROUP *(CONSUMERS + 1), 1) \
         NAME(const __grid_constant__ mha_cuda_forward c)                    \
     {                                                                       \
         run<T, D, CONSUMERS, KEYS, KIND>(c);                                \
     }
 
-/* Two groups of 64 rows, or at D 64 three where nothing but scores needs registers. */
-#define KINDS(NAME, T, D, CONSUMERS)             \
-    KERNEL(NAME, T, D, CONSUMERS, 128, FULL)     \
-    KERNEL(NAME##_causal, T, D, CONSUMERS, 128, CAUSAL) \
-    KERNEL(NAME##_options, T, D, 2, 128, OPTIONS)       \
-    KERNEL(NAME##_maps, T, D, 2, 128, MAPS)
-#define WIDTHS(NAME, T)                                          \
-    KINDS(NAME##_64, T, 64, 3)                                   \
-    KERNEL(NAME##_64_few, T, 64, 2, 128, FULL)                   \
-    KERNEL(NAME##_64_causal_few, T, 64, 2, 128, CAUSAL)          \
-    KINDS(NAME##_128, T, 128, 2)                                 \
-    KINDS(NAME##_96, T, 96, 2)
-
-WIDTHS(forward_bf16, __nv_bfloat16)
-WIDTHS(forward_f16, __half)
+#endif

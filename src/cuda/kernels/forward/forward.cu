@@ -1,0 +1,18 @@
+/* The kernels of attention forward for heads of up to 128 columns: forward.cuh. */
+#include "forward.cuh"
+
+/* Two groups of 64 rows, or at D 64 three where nothing but scores needs registers. */
+#define KINDS(NAME, T, D, CONSUMERS)                            \
+    FORWARD_KERNEL(NAME, T, D, CONSUMERS, 128, FULL)            \
+    FORWARD_KERNEL(NAME##_causal, T, D, CONSUMERS, 128, CAUSAL) \
+    FORWARD_KERNEL(NAME##_options, T, D, 2, 128, OPTIONS)       \
+    FORWARD_KERNEL(NAME##_maps, T, D, 2, 128, MAPS)
+#define WIDTHS(NAME, T)                                         \
+    KINDS(NAME##_64, T, 64, 3)                                  \
+    FORWARD_KERNEL(NAME##_64_few, T, 64, 2, 128, FULL)          \
+    FORWARD_KERNEL(NAME##_64_causal_few, T, 64, 2, 128, CAUSAL) \
+    KINDS(NAME##_128, T, 128, 2)                                \
+    KINDS(NAME##_96, T, 96, 2)
+
+WIDTHS(forward_bf16, __nv_bfloat16)
+WIDTHS(forward_f16, __half)
