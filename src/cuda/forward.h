@@ -20,7 +20,7 @@ typedef struct mha_cuda_forward {
     int32_t tiles;     /* of all heads */
     mha_cuda_rows queries, keys, values;
 
-    /* For the kernels with options and those with maps. */
+    /* For all kernels but the plain ones. */
     mha_cuda_view as_lse, as_softmax; /* in place of lse: float32 (B,H,Tq,1) and (B,H,Tq,2), or none */
     mha_cuda_rows results;            /* out */
     const mha_cuda_span *spans;       /* the tiles of rows of all sequences; NULL: sequences are alike */
@@ -35,7 +35,7 @@ typedef struct mha_cuda_forward {
     int64_t sink_head;               /* stride */
     int32_t *lost;                   /* (B,H,row_tiles * rows of a tile / 64): rows whose results are not finite */
 
-    /* For the kernels with maps. */
+    /* For the kernels with maps and those with bits. */
     CUtensorMap bias_map;          /* of bias, in boxes of 64 rows and 128 bytes */
     mha_cuda_view bias, mask;      /* (B,H,Tq,Tk), stride 0 where they broadcast; or none */
     int32_t bias_stages;           /* tiles of bias in shared memory; 0: it is read as it is */
@@ -45,6 +45,7 @@ typedef struct mha_cuda_forward {
     float kept;                    /* 1 / (1 - dropout) */
     uint64_t dropped;              /* weights whose number is less are dropped */
     uint64_t seed, stream;
+    int32_t mask_fours, mask_sixteens; /* for those with bits: so many keys can be read together */
 } mha_cuda_forward;
 
 #endif

@@ -55,7 +55,15 @@ static bool has_bias_tiles(mha_tensor bias)
     return good;
 }
 
-/* What the kernels with maps are told beyond those with options. */
+/* Whether keys of a mask that lie side by side can be read so many at once: 2, 4 or 16. */
+static bool can_read_together(mha_tensor mask, unsigned count)
+{
+    bool good = mask.rank && mask.size[3] > 1 && mask.stride[3] == 1 && (uintptr_t)mask.data % count == 0;
+    for (int axis = 0; axis < 3; axis++) good = good && mask.stride[axis] % (int64_t)count == 0;
+    return good;
+}
+
+/* What the kernels with maps and those with bits are told beyond those with options. */
 static mha_status add_maps(mha_cuda_forward *c, const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
@@ -63,9 +71,8 @@ static mha_status add_maps(mha_cuda_forward *c, const mha_problem *p)
     const mha_cuda_general general = mha_cuda_describe_general(p);
     c->kept = p->kept, c->dropped = general.dropped, c->seed = general.seed, c->stream = general.stream;
     c->mask = general.mask, c->bias = general.bias;
-    if (mask.rank)
-        c->mask_pairs = mask.size[3] > 1 && mask.stride[3] == 1 && (uintptr_t)mask.data % 2 == 0 &&
-                        mask.stride[0] % 2 == 0 && mask.stride[1] % 2 == 0 && mask.stride[2] % 2 == 0;
+    c->mask_pairs = can_read_together(mask, 2);
+    c->mask_fours = can_read_together(mask, 4), c->mask_sixteens = can_read_together(mask, 16);
     c->bias_map = c->q; /* not used without tiles */
     if (!bias.rank) return MHA_OK;
     c->bias_by = (float)(c->modified ? log2_e : 1 / (double)o->scale);
@@ -109,7 +116,7 @@ typedef struct targets {
     int32_t *lost;
 } targets;
 
-/* What the kernels with options and those with maps are told beyond the others. */
+/* What all kernels but the plain ones are told beyond them. */
 static mha_status add_all(mha_cuda_forward *c, const mha_problem *p, const mha_cuda_plan *plan, const targets *to,
                           const mha_cuda_scratch *s)
 {
@@ -121,7 +128,7 @@ static mha_status add_all(mha_cuda_forward *c, const mha_problem *p, const mha_c
         c->spans = s->spans, c->span_count = s->span_count;
         TRY(find_spans(p, plan, s));
     }
-    return plan->kind == MHA_CUDA_MAPS ? add_maps(c, p) : MHA_OK;
+    return plan->kind >= MHA_CUDA_MAPS ? add_maps(c, p) : MHA_OK;
 }
 
 /* The attention of `p`. */
@@ -282,8 +289,7 @@ static mha_status add_backward_maps(mha_cuda_backward *c, const mha_problem *p, 
     mha_tensor mask = p->options.mask, bias = p->options.bias;
     c->kept = p->kept, c->dropped = general.dropped, c->seed = general.seed, c->stream = general.stream;
     c->mask = general.mask, c->bias = general.bias;
-    c->mask_sixteens = mask.rank && mask.size[3] > 1 && mask.stride[3] == 1 && (uintptr_t)mask.data % 16 == 0 &&
-                       mask.stride[0] % 16 == 0 && mask.stride[1] % 16 == 0 && mask.stride[2] % 16 == 0;
+    c->mask_sixteens = can_read_together(mask, 16);
     if (!p->extras.softmax.rank) {
         mha_cuda_plan anew;
         mha_cuda_plan_forward(&anew, p);

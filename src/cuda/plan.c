@@ -11,11 +11,11 @@ static const int widths[HEAD_WIDTHS] = {64, 128};
 
 const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool few)
 {
-#define NAMES(kernel)                                               \
-    {                                                               \
-        kernel, kernel "_causal", kernel "_options", kernel "_maps" \
+#define NAMES(kernel)                                                               \
+    {                                                                               \
+        kernel, kernel "_causal", kernel "_options", kernel "_maps", kernel "_bits" \
     }
-    static const char *const names[TYPES][MHA_CUDA_FORWARD_WIDTHS][MHA_CUDA_FORWARD_KINDS] = {
+    static const char *const names[TYPES][MHA_CUDA_FORWARD_WIDTHS][MHA_CUDA_KINDS] = {
         {NAMES("forward_bf16_64"), NAMES("forward_bf16_128"), NAMES("forward_bf16_96"), NAMES("forward_bf16_192"),
          NAMES("forward_bf16_256")},
         {NAMES("forward_f16_64"), NAMES("forward_f16_128"), NAMES("forward_f16_96"), NAMES("forward_f16_192"),
@@ -83,12 +83,12 @@ int mha_cuda_forward_groups(int width, mha_cuda_kind kind, bool few)
 
 /* The columns of the forward kernels, and for each kind the keys of a block: as many as registers and shared memory take. */
 static const struct {
-    int columns, keys[MHA_CUDA_FORWARD_KINDS];
-} forward_widths[MHA_CUDA_FORWARD_WIDTHS] = {{64, {128, 128, 128, 128}},
-                                             {128, {128, 128, 128, 128}},
-                                             {96, {128, 128, 128, 128}},
-                                             {192, {112, 112, 96, 64}},
-                                             {256, {80, 80, 64, 64}}};
+    int columns, keys[MHA_CUDA_KINDS];
+} forward_widths[MHA_CUDA_FORWARD_WIDTHS] = {{64, {128, 128, 128, 128, 128}},
+                                             {128, {128, 128, 128, 128, 128}},
+                                             {96, {128, 128, 128, 128, 128}},
+                                             {192, {112, 112, 96, 64, 96}},
+                                             {256, {80, 80, 64, 64, 64}}};
 
 int mha_cuda_forward_keys(int width, mha_cuda_kind kind) { return forward_widths[width].keys[kind]; }
 
@@ -103,16 +103,17 @@ static int forward_width_of(int64_t columns)
 
 enum { BARRIERS = 1024 }; /* at least the bytes of barriers and single numbers behind the tiles */
 
-/* Q and two stages of K and V; and results, up to 128 columns, or tiles of bias. */
+/* Q and two stages of K and V; tiles of bias, or masks and bits; results, where there is room. */
 size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few)
 {
     size_t columns = ((size_t)forward_widths[width].columns + 63) / 64 * 64,
            keys = (size_t)mha_cuda_forward_keys(width, kind),
-           groups = (size_t)mha_cuda_forward_groups(width, kind, few), q = 64 * groups * columns,
-           others = kind == MHA_CUDA_MAPS ? groups * 64 * keys * sizeof(float)
-                    : columns <= 128      ? 2 * q
-                                          : 0;
-    return 2 * (q + 4 * keys * columns) + others + BARRIERS;
+           groups = (size_t)mha_cuda_forward_groups(width, kind, few), q = 2 * 64 * groups * columns,
+           tiles = q + 2 * 4 * keys * columns + BARRIERS;
+    if (kind == MHA_CUDA_MAPS) return tiles + groups * 64 * keys * sizeof(float);
+    if (kind == MHA_CUDA_BITS)
+        return tiles + (columns <= 64 ? q : 0) + (groups * MHA_CUDA_BIT_BYTES(keys) + 1023) / 1024 * 1024;
+    return tiles + (columns <= 128 ? q : 0);
 }
 
 /* K and V, three stages of Q, dO and the numbers of rows, two of dS; with tiles of bias, two stages if there is no room. */
@@ -121,7 +122,7 @@ size_t mha_cuda_backward_shared(int width, int rows, int keys, mha_cuda_kind kin
     bool maps = kind == MHA_CUDA_MAPS;
     size_t d = (size_t)width, r = (size_t)rows, k = (size_t)keys, stages = maps ? 2 : 3;
     return 2 * (2 * k * d + stages * 2 * r * d + 2 * r * k) + stages * 3 * r * sizeof(float) + BARRIERS / 2 +
-           (maps ? MHA_CUDA_MAP_BYTES + MHA_CUDA_BIT_BYTES : 0);
+           (maps ? MHA_CUDA_MAP_BYTES + MHA_CUDA_BIT_BYTES(k) : 0);
 }
 
 /* Stages of K and V, the rows, and what warps tell each other. */
@@ -347,14 +348,14 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
     start(plan, p);
     plan->width = forward_width_of(widest);
     plan->spans = has_spans(p);
-    if (has_maps(p)) plan->kind = MHA_CUDA_MAPS;
+    if (has_maps(p)) plan->kind = p->options.bias.rank ? MHA_CUDA_MAPS : MHA_CUDA_BITS;
     else if (plan->spans) plan->kind = MHA_CUDA_OPTIONS;
     plan->few = wastes_rows(Tq);
     plan->keys = mha_cuda_forward_keys(plan->width, plan->kind);
     int groups = mha_cuda_forward_groups(plan->width, plan->kind, plan->few);
     plan->kernel = mha_cuda_forward_name(plan->type, plan->width, plan->kind, plan->few);
     plan->rows = 64 * groups;
-    plan->threads = 128 * (groups + 1);
+    plan->threads = 128 * (groups + 1 + (plan->kind == MHA_CUDA_BITS && widest <= 128));
     plan->row_tiles = tiles_of(Tq, plan->rows);
     plan->key_tiles = tiles_of(p->Tk, plan->keys);
     plan->tiles = (int32_t)(plan->row_tiles * p->H * p->B);

@@ -11,15 +11,16 @@
 typedef enum mha_cuda_step { MHA_CUDA_PREPARE, MHA_CUDA_MAIN, MHA_CUDA_CONVERT, MHA_CUDA_STEPS } mha_cuda_step;
 
 /* What the rows of a Hopper kernel see: all keys, those up to their position, what windows, slopes, a softcap, sinks and,
- * forward, unlike sequences say, or all that with bias, mask and dropout. Backward, unlike sequences are a kind of their own. */
+ * forward, unlike sequences say, or all that with bias, mask and dropout. The last kind is another one in each direction: backward,
+ * unlike sequences; forward, a mask or dropout without a bias, as bits that warps find ahead. */
 typedef enum mha_cuda_kind {
     MHA_CUDA_FULL,
     MHA_CUDA_CAUSAL,
     MHA_CUDA_OPTIONS,
     MHA_CUDA_MAPS,
     MHA_CUDA_SEQUENCES,
-    MHA_CUDA_KINDS,
-    MHA_CUDA_FORWARD_KINDS = MHA_CUDA_SEQUENCES
+    MHA_CUDA_BITS = MHA_CUDA_SEQUENCES,
+    MHA_CUDA_KINDS
 } mha_cuda_kind;
 
 /* Widths of heads that there are kernels for: those of all, and three more forward. */
@@ -97,7 +98,7 @@ void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p);
  * rows or keys share it, or too many sequences. */
 int32_t mha_cuda_bias_launches(const mha_gradient_call *call);
 
-/* Warpgroups of a forward kernel that compute, 64 rows each; one more copies. `few`: of the kernel with two where another one
+/* Warpgroups of a forward kernel that compute, 64 rows each; one more copies, and with bits up to 128 columns one finds them. `few`: of the kernel with two where another one
  * has three. */
 int mha_cuda_forward_groups(int width, mha_cuda_kind kind, bool few);
 

@@ -26,8 +26,10 @@ typedef struct mha_cuda_spans {
     mha_cuda_view offsets, query_lengths, key_lengths, query_starts, key_starts;
 } mha_cuda_spans;
 
-enum { MHA_CUDA_SPAN_THREADS = 256 };                      /* of a block of the kernel that finds spans */
-enum { MHA_CUDA_MAP_BYTES = 64 * 128 * 4 };                /* shared memory of a warpgroup for tiles of bias */
-enum { MHA_CUDA_BIT_BYTES = 2 * (8 * 68 * 4 + 64 * 128) }; /* of a block for masks and bits, backward */
+enum { MHA_CUDA_SPAN_THREADS = 256 };       /* of a block of the kernel that finds spans */
+enum { MHA_CUDA_MAP_BYTES = 64 * 128 * 4 }; /* shared memory for tiles of bias, 64 rows and 128 keys */
+
+/* The same for masks and bits of 64 rows (bits.cuh). */
+#define MHA_CUDA_BIT_BYTES(keys) ((size_t)2 * ((keys) / 16 * 68 * 4 + 64 * (keys)))
 
 #endif

@@ -70,11 +70,11 @@ static attention_case draw_maps(rng *r)
 static const char *kind_of(const attention_case *c, const problem *p)
 {
     const mha_attention_options *o = &p->options;
-    bool maps = o->mask.rank || o->bias.rank || c->dropout > 0;
+    bool bits = o->mask.rank || c->dropout > 0;
     bool options = c->alibi || c->softcap > 0 || c->sinks || c->window_left >= 0 || c->window_right >= 0;
     options = options || o->query_starts.rank || o->key_starts.rank || o->query_lengths.rank || o->key_lengths.rank ||
               c->align == MHA_ALIGN_OFFSET;
-    return maps ? "_maps" : options ? "_options" : "";
+    return o->bias.rank ? "_maps" : bits ? "_bits" : options ? "_options" : "";
 }
 
 /* Beside the oracle, and the right kernel runs: one case in `cases` that `draw_case` makes. */
@@ -115,6 +115,27 @@ TEST(any_combination_of_options)
 TEST(any_combination_of_maps_and_sequences)
 {
     if (there()) check_drawn(draw_maps, 9000);
+}
+
+/* Masks and dropout without a bias, at D 64 more often than at other widths; masks whose rows begin at multiples of 16 bytes, of
+ * 4 and of none. */
+static attention_case draw_bits(rng *r)
+{
+    static const int64_t steps[] = {16, 4, 1};
+    attention_case c = draw_maps(r);
+    int64_t step = steps[rng_between(r, 0, 2)];
+    if (rng_chance(r, 0.5)) c.D = c.E = 64;
+    c.Tk = (c.Tk + step - 1) / step * step;
+    c.bias.rank = -1;
+    if (rng_chance(r, 0.7)) c.mask = (broadcast){4, (unsigned)rng_between(r, 0, 15)}, c.layout_maps = LAYOUT_DENSE;
+    if (c.mask.rank < 0 || rng_chance(r, 0.3))
+        c.dropout = 0.3f, c.dropout_seed = c.data_seed, c.dropout_stream = c.data_seed << 8;
+    return c;
+}
+
+TEST(any_mask_and_dropout)
+{
+    if (there()) check_drawn(draw_bits, 13000);
 }
 
 /* Few rows against many keys, with everything that decides what they see. */
@@ -168,6 +189,46 @@ TEST(few_rows_against_many_keys)
     }
 }
 
+/* The result of a call beside the oracle's, and the same bits in a second call. */
+static void check_twice(const attention_case *c, int way)
+{
+    problem *p = problem_make(c);
+    mha_context *ctx = context_make_on("cuda", NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    int64_t count = c->B * c->H * c->Tq * c->E;
+    uint16_t *first = array(count, sizeof *first);
+    char why[300] = "";
+    problem_solve(p);
+    expect(!problem_run(p, ctx) && problem_check(p, why, sizeof why), "way %d: %s %s", way, why,
+           mha_context_error(ctx));
+    memcpy(first, p->out.view.data, (size_t)count * sizeof *first);
+    expect(!problem_run(p, ctx) && !memcmp(first, p->out.view.data, (size_t)count * sizeof *first),
+           "way %d: another result the second time", way);
+    free(first);
+    mha_context_free(ctx);
+    problem_free(p);
+}
+
+/* Blocks of threads compute one tile of rows after another, of more than there are multiprocessors: plain, causal, with a window,
+ * a mask, dropout, and a bias with a mask. */
+TEST(more_tiles_than_blocks)
+{
+    static const int64_t widths[] = {64, 128, 192, 256};
+    if (!there()) return;
+    for (int n = 0; n < 24; n++) {
+        int way = n % 6;
+        int64_t D = widths[n / 6];
+        attention_case c = case_plain(18, 4, 2, 260, 144 + way, D, D);
+        case_set_type(&c, n % 2 ? MHA_FLOAT16 : MHA_BFLOAT16);
+        c.data_seed = (uint64_t)number_from("MHA_SEED", (long long)time(NULL));
+        c.causal = way == 1;
+        if (way == 2) c.window_left = 100, c.lengths = true;
+        if (way == 3 || way == 5) c.mask = (broadcast){4, 15};
+        if (way == 4) c.dropout = 0.3f, c.dropout_seed = c.data_seed;
+        if (way == 5) c.bias = (broadcast){4, 15};
+        check_twice(&c, n);
+    }
+}
+
 /* More units of work than run at a time on 132 multiprocessors, of sequences with different numbers of them; twice, with the same
  * bits. Drawing the numbers is what takes the time. */
 TEST(more_units_than_blocks)
@@ -179,20 +240,7 @@ TEST(more_units_than_blocks)
         case_set_type(&c, way / 4 ? MHA_FLOAT16 : MHA_BFLOAT16);
         c.causal = way % 2, c.align = MHA_ALIGN_BOTTOM_RIGHT, c.lengths = true;
         c.data_seed = (uint64_t)number_from("MHA_SEED", (long long)time(NULL));
-        problem *p = problem_make(&c);
-        mha_context *ctx = context_make_on("cuda", NULL, 1, (mha_parallel){NULL, NULL}, NULL);
-        int64_t count = c.B * c.H * c.Tq * c.E;
-        uint16_t *first = array(count, sizeof *first);
-        char why[300] = "";
-        problem_solve(p);
-        expect(!problem_run(p, ctx) && problem_check(p, why, sizeof why), "way %d: %s %s", way, why,
-               mha_context_error(ctx));
-        memcpy(first, p->out.view.data, (size_t)count * sizeof *first);
-        expect(!problem_run(p, ctx) && !memcmp(first, p->out.view.data, (size_t)count * sizeof *first),
-               "way %d: another result the second time", way);
-        free(first);
-        mha_context_free(ctx);
-        problem_free(p);
+        check_twice(&c, way);
     }
 }
 
@@ -218,7 +266,7 @@ static const char *backward_kind_of(const attention_case *c, const problem *p)
     const mha_attention_options *o = &p->options;
     bool unlike = o->query_starts.rank || o->key_starts.rank || o->query_lengths.rank || o->key_lengths.rank ||
                   c->align == MHA_ALIGN_OFFSET;
-    const char *kind = kind_of(c, p);
+    const char *kind = o->mask.rank || c->dropout > 0 ? "_maps" : kind_of(c, p);
     return unlike && strcmp(kind, "_maps") != 0 ? "_sequences" : kind;
 }
 

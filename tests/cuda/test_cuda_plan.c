@@ -97,28 +97,31 @@ TEST(tiles_of_all_widths)
 {
     static const struct {
         int64_t D;
-        int keys[MHA_CUDA_FORWARD_KINDS];
-    } cases[] = {{64, {128, 128, 128, 128}},
-                 {96, {128, 128, 128, 128}},
-                 {128, {128, 128, 128, 128}},
-                 {192, {112, 112, 96, 64}},
-                 {256, {80, 80, 64, 64}}};
+        int keys[MHA_CUDA_KINDS];
+    } cases[] = {{64, {128, 128, 128, 128, 128}},
+                 {96, {128, 128, 128, 128, 128}},
+                 {128, {128, 128, 128, 128, 128}},
+                 {192, {112, 112, 96, 64, 96}},
+                 {256, {80, 80, 64, 64, 64}}};
     mha_context *ctx = remote_context();
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)
-        for (int kind = 0; kind < MHA_CUDA_FORWARD_KINDS; kind++) {
+        for (int kind = 0; kind < MHA_CUDA_KINDS; kind++) {
             mha_cuda_plan plan = {.kernel = ""};
             size_t scratch = 0;
             int64_t D = cases[n].D, columns = (D + 63) / 64 * 64;
             question a = ask(MHA_BFLOAT16, 1, 2, 2, 1152, 300, D);
             a.options.causal = kind > 0;
             if (kind >= MHA_CUDA_OPTIONS) a.options.softcap = 3;
-            if (kind == MHA_CUDA_MAPS) a.options.dropout = 0.5f;
+            if (kind >= MHA_CUDA_MAPS) a.options.dropout = 0.5f;
+            if (kind == MHA_CUDA_MAPS) a.options.bias = mha_tensor_2d(NULL, MHA_FLOAT32, 1152, 300);
             expect(!plan_forward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
             int64_t tiles = 2 * columns * (plan.rows + 4 * plan.keys);
             expect((int)plan.kind == kind && plan.keys == cases[n].keys[kind] && plan.keys % 16 == 0, "%s: %d keys",
                    plan.kernel, plan.keys);
             expect(plan.shared >= (size_t)tiles && plan.shared <= 227 * 1024, "%s: %zu bytes", plan.kernel,
                    plan.shared);
+            bool one_more = kind == MHA_CUDA_BITS && D <= 128; /* warpgroup, for the bits */
+            expect(plan.threads == 2 * plan.rows + (one_more ? 256 : 128), "%s: %d threads", plan.kernel, plan.threads);
         }
     mha_context_free(ctx);
 }
@@ -207,13 +210,13 @@ TEST(tiles_of_fewer_rows)
 
 TEST(names_of_kernels_are_all_different)
 {
-    const char *names[2 * MHA_CUDA_FORWARD_WIDTHS * MHA_CUDA_FORWARD_KINDS + 2 * 2 * (MHA_CUDA_KINDS + 6) + 4 + 2 * 4 +
+    const char *names[2 * MHA_CUDA_FORWARD_WIDTHS * MHA_CUDA_KINDS + 2 * 2 * (MHA_CUDA_KINDS + 6) + 4 + 2 * 4 +
                       MHA_CUDA_GENERAL_KERNELS];
     int count = 0;
     for (int n = 0; n < 4; n++) names[count++] = mha_cuda_forward_name(n / 2, 0, (mha_cuda_kind)(n % 2), true);
     for (int type = 0; type < 2; type++)
         for (int width = 0; width < MHA_CUDA_FORWARD_WIDTHS; width++)
-            for (int kind = 0; kind < MHA_CUDA_FORWARD_KINDS; kind++)
+            for (int kind = 0; kind < MHA_CUDA_KINDS; kind++)
                 names[count++] = mha_cuda_forward_name(type, width, (mha_cuda_kind)kind, false);
     for (int type = 0; type < 2; type++)
         for (int width = 0; width < 2; width++) {
@@ -321,19 +324,20 @@ TEST(kernels_of_forward_calls)
     KERNEL("forward_bf16_64_options", a.options.query_starts = starts, a.q.size[0] = a.out.size[0] = 1);
     KERNEL("forward_bf16_64_options", a.options.key_starts = starts, a.k.size[0] = a.v.size[0] = 1);
     KERNEL("forward_bf16_64_options", a.options.offsets = lengths, a.options.align = MHA_ALIGN_OFFSET);
-    KERNEL("forward_bf16_64_maps", a.options.mask = pairs);
+    KERNEL("forward_bf16_64_bits", a.options.mask = pairs);
     KERNEL("forward_bf16_64_maps", a.options.bias = pairs, a.options.bias.type = MHA_FLOAT32);
-    KERNEL("forward_bf16_64_maps", a.options.dropout = 0.5f, a.options.key_lengths = lengths);
+    KERNEL("forward_bf16_64_maps", a.options.bias = a.options.mask = pairs, a.options.bias.type = MHA_FLOAT32);
+    KERNEL("forward_bf16_64_bits", a.options.dropout = 0.5f, a.options.key_lengths = lengths);
     KERNEL("forward_bf16_96", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 80));
     KERNEL("forward_bf16_96_causal", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 96), a.options.causal = true);
     KERNEL("forward_f16_128_options", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 104), a.options.softcap = 3);
-    KERNEL("forward_bf16_128_maps", a = ask(MHA_BFLOAT16, 2, 4, 2, 500, 300, 128), a.options.mask = pairs);
+    KERNEL("forward_bf16_128_bits", a = ask(MHA_BFLOAT16, 2, 4, 2, 500, 300, 128), a.options.mask = pairs);
     KERNEL("forward_bf16_64_few", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 8));
     KERNEL("forward_bf16_192", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 136));
     KERNEL("forward_f16_192_causal", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 192), a.options.causal = true);
     KERNEL("forward_bf16_256", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 200));
     KERNEL("forward_f16_256_options", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 256), a.options.softcap = 3);
-    KERNEL("forward_bf16_256_maps", a = ask(MHA_BFLOAT16, 2, 4, 2, 500, 300, 256), a.options.mask = pairs);
+    KERNEL("forward_bf16_256_bits", a = ask(MHA_BFLOAT16, 2, 4, 2, 500, 300, 256), a.options.mask = pairs);
     KERNEL("forward_bf16_128", a.v = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 2, 300, 128),
            a.out = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 4, 500, 128));
     mha_context_free(ctx);

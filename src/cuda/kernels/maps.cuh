@@ -5,10 +5,9 @@
 #ifndef MHA_CUDA_MAPS_CUH
 #define MHA_CUDA_MAPS_CUH
 
-#include "elements.cuh"
+#include "bits.cuh"
 #include "forward.h"
 #include "hopper.cuh"
-#include "philox.cuh"
 
 enum { MAP_PANEL = 64 * ROW_BYTES }; /* of a tile of bias */
 
@@ -187,6 +186,25 @@ template <int SCORES> MHA_DEVICE void drop_weights(float (&s)[SCORES], const mha
     uint32_t bits[2];
     kept_bits<SCORES>(bits, c, p, row);
     apply_bits(s, bits, 0);
+}
+
+/* ---- Bits that others have found -------------------------------------------------------------------------------- */
+
+/* What of the scores has no bit of a kind becomes `hidden`. `words` is the shared memory of those of the thread's first row. */
+template <int SCORES> MHA_DEVICE void apply_found(float (&s)[SCORES], uint32_t words, int kind, float hidden)
+{
+    static_assert(SCORES % 8 == 0, "a word has 16 keys");
+#pragma unroll
+    for (int i = 0; i < SCORES; i += 8)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            uint32_t bits;
+            asm volatile("ld.shared.b32 %0, [%1];" : "=r"(bits) : "r"(words + 4 * (i / 8 * BIT_ROWS + 8 * h)));
+            bits >>= kind + threadIdx.x % 4 * 2;
+#pragma unroll
+            for (int n = 0; n < 4; n++)
+                if (!(bits >> (n / 2 * 8 + n % 2) & 1)) s[i + n / 2 * 4 + 2 * h + n % 2] = hidden;
+        }
 }
 
 #endif

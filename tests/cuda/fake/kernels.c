@@ -34,7 +34,7 @@ static int width_of(const char *name)
 
 size_t fake_parameter_bytes(const char *name)
 {
-    static const char *const forward[] = {"", "_causal", "_few", "_causal_few", "_options", "_maps"};
+    static const char *const forward[] = {"", "_causal", "_few", "_causal_few", "_options", "_maps", "_bits"};
     static const char *const backward[] = {"",
                                            "_causal",
                                            "_options",
@@ -54,7 +54,7 @@ size_t fake_parameter_bytes(const char *name)
     for (int n = 0; n < 2 * WIDTHS; n++) {
         const char *type = n % 2 ? "bf16" : "f16";
         int width = widths[n / 2];
-        for (int k = 0; k < 6; k++) {
+        for (int k = 0; k < 7; k++) {
             snprintf(known, sizeof known, "forward_%s_%d%s", type, width, forward[k]);
             if (!strcmp(name, known)) return sizeof(mha_cuda_forward);
         }
@@ -149,9 +149,9 @@ static const char *forward_maps(const mha_cuda_forward *c, bool half, int rows, 
 /* The keys of a block: FORWARD_KERNEL in forward.cu and forward_wide.cu. */
 static int keys_of_forward(const char *name, int width)
 {
-    static const int wide[2][3] = {{112, 96, 64}, {80, 64, 64}}; /* plain, with options, with maps */
+    static const int wide[2][3] = {{112, 96, 64}, {80, 64, 64}}; /* plain, with options or bits, with maps */
     if (width <= 128) return 128;
-    return wide[width > 192][strstr(name, "_maps") ? 2 : strstr(name, "_options") ? 1 : 0];
+    return wide[width > 192][strstr(name, "_maps") ? 2 : strstr(name, "_options") || strstr(name, "_bits") ? 1 : 0];
 }
 
 /* Whether a kernel of D columns is the narrowest for heads of `widest`. */
@@ -165,15 +165,16 @@ static bool fits(int D, int widest)
 static const char *forward(const fake_launch *l)
 {
     const mha_cuda_forward *c = (const void *)l->parameter;
-    bool options = strstr(l->name, "_options") || strstr(l->name, "_maps");
+    bool bits = strstr(l->name, "_bits"), options = bits || strstr(l->name, "_options") || strstr(l->name, "_maps");
     int D = width_of(l->name), rows = D == 64 && !options && !strstr(l->name, "_few") ? 192 : 128;
     int widest = c->D > c->E ? c->D : c->E;
     const char *why = forward_maps(c, begins(l->name, "forward_f16"), rows, keys_of_forward(l->name, D));
     if (why) return why;
     if (!fits(D, widest)) return "the width of another kernel";
     if ((!c->spans && c->row_tiles != up(c->Tq, rows)) || c->tiles != c->row_tiles * c->H * c->B) return "tiles";
-    if (l->blocks < 1 || (int)l->blocks > c->tiles || l->threads != (rows == 192 ? 512 : 384))
+    if (l->blocks < 1 || (int)l->blocks > c->tiles || l->threads != (rows == 192 || (bits && D <= 128) ? 512 : 384))
         return "blocks or threads";
+    if (bits && (c->bias.data || !(c->mask.data || c->dropped))) return "a bias, or neither mask nor dropout";
     if (c->section < 1 || c->section > c->H * c->B || c->H % c->group) return "section or group";
     if (*c->counter) return "the counter is not 0";
     if (options) fake_forward_options(c, rows);

@@ -18,7 +18,7 @@ template <typename T, int D, int QUERIES, kind KIND> struct shared_memory {
     alignas(1024) unsigned char maps[KIND == MAPS ? MHA_CUDA_MAP_BYTES : 1]; /* tiles of bias, 64 rows each */
     alignas(128) float rows[STAGES][ROW_KINDS * QUERIES];
     alignas(16) unsigned char masks[KIND == MAPS ? BIT_STAGES : 1][KIND == MAPS ? 64 * KEYS : 1];
-    alignas(8) uint32_t bits[KIND == MAPS ? BIT_STAGES : 1][KIND == MAPS ? BIT_SIXTEENS * BIT_ROWS : 2];
+    alignas(8) uint32_t bits[KIND == MAPS ? BIT_STAGES : 1][KIND == MAPS ? finders::SIXTEENS * BIT_ROWS : 2];
     alignas(8) uint64_t keys_full, full[STAGES], empty[STAGES], ds_full[2], ds_empty[2], keys_empty, map_full[2],
         map_empty[2], bits_full[BIT_STAGES], bits_empty[BIT_STAGES];
     part_of_sequence part[1]; /* of the kernels of sequences */
@@ -202,12 +202,13 @@ template <typename S> MHA_DEVICE void give_bits(S &s, int count)
 template <int QUERIES, typename S> MHA_DEVICE void find_all_bits(S &s, const mha_cuda_backward &c, const volatile work &w)
 {
     const volatile part_of_sequence &part = *s.part;
-    volatile place_of_bits &t = s.found[(threadIdx.x - (GROUP - BIT_FINDERS)) / 32];
+    volatile place_of_bits &t = s.found[finders::self() / 32];
+    const bits_at place = {w, part, t};
     go_to_first<QUERIES>(t, c, w);
-    if (!has_whole_masks(c, w, part)) {
+    if (!can_fetch<KEYS>(c, w.first, part.length)) {
         for (; is_there(t, c, w); go_to_next<QUERIES>(t, w)) {
             await_bits(s, t.count);
-            find_bits(s.bits, c, w, part, t);
+            find_bits<finders>(s.bits[t.count % BIT_STAGES], c, place);
             give_bits(s, t.count);
         }
         return;
@@ -215,13 +216,13 @@ template <int QUERIES, typename S> MHA_DEVICE void find_all_bits(S &s, const mha
     for (bool more = true; more;) {
         int last = t.count - 1;
         more = is_there(t, c, w);
-        if (more) fetch_mask(shared_address(s.masks[t.count % BIT_STAGES]), c, w, part, t);
-        asm volatile("cp.async.commit_group;" ::: "memory");
+        if (more) fetch_mask<finders>(shared_address(s.masks[t.count % BIT_STAGES]), c, place);
+        fetches_commit();
         go_to_next<QUERIES>(t, w);
         if (last < 0) continue;
-        asm volatile("cp.async.wait_group 1;" ::: "memory");
+        fetches_wait_but_last();
         await_bits(s, last);
-        find_mask_bits(s.bits[last % BIT_STAGES], s.masks[last % BIT_STAGES]);
+        find_fetched_bits<finders>(s.bits[last % BIT_STAGES], s.masks[last % BIT_STAGES]);
         give_bits(s, last);
     }
 }

@@ -5,15 +5,14 @@
 #define MHA_CUDA_BACKWARD_MAPS_CUH
 
 #include "backward_parts.cuh"
-#include "philox.cuh"
+#include "bits.cuh"
 
 namespace
 {
 
-/* The bits of a row and 16 keys, those of a warp: which it sees, and which of its weights dropout keeps. Warps that have
- * nothing else to do find them and leave them in shared memory, for 128 keys and 64 rows, which lie side by side. */
-enum { VISIBLE = 0, KEPT = 16 };
-enum { BIT_STAGES = 2, BIT_SIXTEENS = KEYS / 16, BIT_ROWS = 64 + 4, BIT_FINDERS = 96 };
+/* Those of the last three warps of the warpgroup that copies. With few registers: one word at a time. */
+enum { BIT_FINDERS = 96 };
+typedef bit_team<KEYS, GROUP - BIT_FINDERS, BIT_FINDERS, 1> finders;
 
 struct maps_of_tile {
     const volatile work &w;
@@ -32,24 +31,23 @@ MHA_DEVICE int first_key(const maps_of_tile &m)
 
 /* ---- Masks and dropout ------------------------------------------------------------------------------------------ */
 
-/* Bit n of four: whether byte n is not 0. */
-MHA_DEVICE uint32_t bits_of_bytes(uint32_t x)
-{
-    uint32_t high = (x | ((x & 0x7f7f7f7fu) + 0x7f7f7f7fu)) & 0x80808080u;
-    return (high >> 7) * 0x01020408u >> 24 & 15;
-}
-
-MHA_DEVICE uint32_t bits_of_sixteen(uint4 x)
-{
-    return bits_of_bytes(x.x) | bits_of_bytes(x.y) << 4 | bits_of_bytes(x.z) << 8 | bits_of_bytes(x.w) << 12;
-}
-
-typedef uint32_t bits_of_tile[BIT_SIXTEENS * BIT_ROWS];
-
 /* Where a warp finds bits: in 64 rows of a head, of tile i of the block, after so many others. In shared memory, for want of
  * registers. */
 struct place_of_bits {
     int head, row, i, count;
+};
+
+/* The same for bits.cuh, read from there each time. */
+struct bits_at {
+    const volatile work &w;
+    const volatile part_of_sequence &part;
+    const volatile place_of_bits &t;
+    MHA_DEVICE int batch(void) const { return w.batch; }
+    MHA_DEVICE int head(void) const { return t.head; }
+    MHA_DEVICE int row(void) const { return t.row; }
+    MHA_DEVICE int key(void) const { return w.first; }
+    MHA_DEVICE int queries(void) const { return part.queries; }
+    MHA_DEVICE int length(void) const { return part.length; }
 };
 
 /* Asked anew each time, for the same reason. */
@@ -58,82 +56,6 @@ MHA_DEVICE bool is_first_lane(void)
     uint32_t lane;
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
     return lane == 0;
-}
-
-MHA_DEVICE void put_bits(bits_of_tile *to, const volatile place_of_bits &t, int at, uint32_t bits)
-{
-    to[t.count % BIT_STAGES][at % BIT_SIXTEENS * BIT_ROWS + at / BIT_SIXTEENS] = bits;
-}
-
-/* Of 16 keys from `key` on, of the row whose mask begins at `from`. */
-MHA_DEVICE uint32_t visible_bits(const mha_cuda_backward &c, const uint8_t *from, int key, int length)
-{
-    uint32_t bits = 0;
-    if (c.mask_sixteens && key + 16 <= length) return bits_of_sixteen(*(const uint4 *)(from + key));
-#pragma unroll 1
-    for (int n = 0; n < 16; n++)
-        bits |= (from[min(key + n, length - 1) * c.mask.stride[3]] != 0 ? 1u : 0u) << n;
-    return bits;
-}
-
-/* Four neighbouring keys have one draw. */
-MHA_DEVICE uint32_t kept_bits(const mha_cuda_backward &c, const volatile work &w, const volatile place_of_bits &t, int at)
-{
-    uint32_t bits = 0, dropped = (uint32_t)c.dropped, row = t.row + at / BIT_SIXTEENS, head = t.head,
-             four = (uint32_t)(w.first + at % BIT_SIXTEENS * 16) / 4;
-    uint64_t stream = c.stream + (uint64_t)w.batch, key = c.seed + (stream >> 32) * 0x9E3779B97F4A7C15ull;
-#pragma unroll
-    for (int n = 0; n < 16; n += 4) {
-        uint32_t x[4] = {four + n / 4, row, head, (uint32_t)stream};
-        philox(x, key);
-#pragma unroll
-        for (int k = 0; k < 4; k++) bits |= x[k] >= dropped ? 1u << (n + k) : 0;
-    }
-    return bits;
-}
-
-/* Eight threads have a row together. */
-MHA_DEVICE void find_bits(bits_of_tile *to, const mha_cuda_backward &c, const volatile work &w, const volatile part_of_sequence &part,
-                          const volatile place_of_bits &t)
-{
-#pragma unroll 1
-    for (int at = threadIdx.x - (GROUP - BIT_FINDERS); at < 64 * BIT_SIXTEENS; at += BIT_FINDERS) {
-        uint32_t visible = 0xffff, kept = 0xffff;
-        if (c.mask.data) {
-            int row = min(t.row + at / BIT_SIXTEENS, part.queries - 1);
-            visible = visible_bits(c, (const uint8_t *)c.mask.data + place(c.mask, w.batch, t.head, row, 0),
-                                   w.first + at % BIT_SIXTEENS * 16, part.length);
-        }
-        if (c.dropped) kept = kept_bits(c, w, t, at);
-        put_bits(to, t, at, visible << VISIBLE | kept << KEPT);
-    }
-}
-
-/* Whether tiles of a mask are all that there is, and can be read 16 keys at a time. They are fetched while the bits of the tile
- * before are found; a thread finds those of what it has fetched. */
-MHA_DEVICE bool has_whole_masks(const mha_cuda_backward &c, const volatile work &w, const volatile part_of_sequence &part)
-{
-    return c.mask_sixteens && !c.dropped && w.first + KEYS <= part.length;
-}
-
-MHA_DEVICE void fetch_mask(uint32_t to, const mha_cuda_backward &c, const volatile work &w, const volatile part_of_sequence &part,
-                           const volatile place_of_bits &t)
-{
-    const uint8_t *from = (const uint8_t *)c.mask.data + place(c.mask, w.batch, t.head, 0, w.first);
-#pragma unroll 1
-    for (int at = threadIdx.x - (GROUP - BIT_FINDERS); at < 64 * BIT_SIXTEENS; at += BIT_FINDERS) {
-        int row = min(t.row + at / BIT_SIXTEENS, part.queries - 1);
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + at * 16),
-                     "l"(from + row * c.mask.stride[2] + at % BIT_SIXTEENS * 16)
-                     : "memory");
-    }
-}
-
-MHA_DEVICE void find_mask_bits(uint32_t *to, const unsigned char *from)
-{
-#pragma unroll 1
-    for (int at = threadIdx.x - (GROUP - BIT_FINDERS); at < 64 * BIT_SIXTEENS; at += BIT_FINDERS)
-        to[at % BIT_SIXTEENS * BIT_ROWS + at / BIT_SIXTEENS] = bits_of_sixteen(*(const uint4 *)(from + at * 16)) | 0xffffu << KEPT;
 }
 
 /* Of the thread's two rows from 8 b on, beginning with its key. */

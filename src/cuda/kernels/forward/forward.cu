@@ -6,7 +6,8 @@
     FORWARD_KERNEL(NAME, T, D, CONSUMERS, 128, FULL)            \
     FORWARD_KERNEL(NAME##_causal, T, D, CONSUMERS, 128, CAUSAL) \
     FORWARD_KERNEL(NAME##_options, T, D, 2, 128, OPTIONS)       \
-    FORWARD_KERNEL(NAME##_maps, T, D, 2, 128, MAPS)
+    FORWARD_KERNEL(NAME##_maps, T, D, 2, 128, MAPS)             \
+    FORWARD_KERNEL(NAME##_bits, T, D, 2, 128, BITS)
 #define WIDTHS(NAME, T)                                         \
     KINDS(NAME##_64, T, 64, 3)                                  \
     FORWARD_KERNEL(NAME##_64_few, T, 64, 2, 128, FULL)          \

@@ -1,6 +1,6 @@
 /* Attention forward on tensor cores, for bfloat16 and float16: plain, with keys up to Tk; if CAUSAL, up to the diagonal;
  * with OPTIONS, in windows, with slopes, a softcap and sinks, and of sequences of unlike lengths; with MAPS, with bias,
- * mask and dropout as well. Rows of fewer than D numbers are filled with zeros by the copy engine.
+ * mask and dropout as well; with BITS, with mask and dropout without a bias, which others find for those that compute. Rows of fewer than D numbers are filled with zeros by the copy engine.
  *
  * A block of threads computes tiles of ROWS query rows. One warpgroup copies: it has the copy engine bring Q and, key
  * block by key block from right to left, K and V into rings of STAGES. The others compute 64 rows each. For a key block j
@@ -24,8 +24,23 @@ namespace
 enum { GROUP = 128, STAGES = 2 }; /* threads of a warpgroup; key blocks in flight */
 enum { TURN = 1, OWN = 5 };       /* numbers of barriers: turns at issuing, and of each warpgroup's own threads */
 
-/* What rows see: all keys, those up to their position, what options say, or what options and maps say. */
-enum kind { FULL, CAUSAL, OPTIONS, MAPS };
+/* What rows see: all keys, those up to their position, what options say, or what options and maps say, the latter as they are
+ * or as bits. */
+enum kind { FULL, CAUSAL, OPTIONS, MAPS, BITS };
+
+/* The warpgroups of a block: one that copies, those that compute, and with bits one that finds them; beyond 128 columns, where
+ * four warpgroups do not have registers enough, the last two warps of the first one do. What they have of registers together
+ * does not grow once a block runs. */
+template <int D, int CONSUMERS, kind KIND> struct block {
+    enum { APART = KIND == BITS && D <= 128, GROUPS = CONSUMERS + 1 + APART };
+    enum { FIRST_FINDER = APART ? GROUP * (CONSUMERS + 1) : 64, FINDERS = APART ? GROUP : 64 };
+    enum {
+        FEW = CONSUMERS == 3 ? 32 : KIND == BITS && !APART ? 56 : 24,
+        MANY = CONSUMERS == 3 ? 160 : APART ? 216 : KIND == BITS ? 224 : 240,
+        SOME = APART ? 56 : 0
+    };
+    static_assert(FEW + CONSUMERS * MANY + SOME <= 65536 / (GROUP * GROUPS) / 8 * 8 * GROUPS, "they would wait for ever");
+};
 
 /* A tile: its first row, its head and sequence, how many key blocks it sees, the first of them, and with options what a
  * span says. */
@@ -43,6 +58,18 @@ template <int CONSUMERS, int BYTES> struct map_memory<CONSUMERS, BYTES, true> {
     alignas(1024) unsigned char maps[CONSUMERS][BYTES];
 };
 
+/* Bits of masks and dropout, likewise, and masks that are on their way. */
+template <int KEYS> struct bit_memory {
+    alignas(16) unsigned char masks[BIT_STAGES][64 * KEYS];
+    uint32_t bits[BIT_STAGES][KEYS / 16 * BIT_ROWS];
+};
+template <int CONSUMERS, int KEYS, bool ANY> struct bits_memory {
+};
+template <int CONSUMERS, int KEYS> struct bits_memory<CONSUMERS, KEYS, true> {
+    static_assert(sizeof(bit_memory<KEYS>) == MHA_CUDA_BIT_BYTES(KEYS), "as the host counts");
+    bit_memory<KEYS> found[CONSUMERS];
+};
+
 /* Results leave through memory of their own, so that the next tile's Q can come while they do; or, where there is no room,
  * through that of Q. */
 template <typename T, int SIZE, bool OWN_MEMORY> struct result_memory {
@@ -51,11 +78,12 @@ template <typename T, int SIZE, bool OWN_MEMORY> struct result_memory {
 template <typename T, int SIZE> struct result_memory<T, SIZE, false> {
 };
 
-template <int D, kind KIND> constexpr bool has_room(void) { return KIND != MAPS && D <= 128; }
+template <int D, kind KIND> constexpr bool has_room(void) { return KIND != MAPS && D <= (KIND == BITS ? 64 : 128); }
 
 template <typename T, int D, int CONSUMERS, int KEYS, kind KIND>
 struct shared_memory : result_memory<T, 64 * CONSUMERS * ((D + PANEL - 1) / PANEL) * PANEL, has_room<D, KIND>()>,
-                       map_memory<CONSUMERS, 64 * KEYS * 4, KIND == MAPS> {
+                       map_memory<CONSUMERS, 64 * KEYS * 4, KIND == MAPS>,
+                       bits_memory<CONSUMERS, KEYS, KIND == BITS> {
     enum { ROWS = 64 * CONSUMERS, COLUMNS = (D + PANEL - 1) / PANEL * PANEL, MAP_BYTES = 64 * KEYS * 4 };
     enum { SEPARATE = has_room<D, KIND>() }; /* results have memory of their own */
     alignas(1024) T q[ROWS * COLUMNS];
@@ -65,7 +93,7 @@ struct shared_memory : result_memory<T, 64 * CONSUMERS * ((D + PANEL - 1) / PANE
     tile tiles[KIND >= OPTIONS ? STAGES : 1]; /* with options: the tiles themselves */
     alignas(8) uint64_t tile_full[STAGES],
         tile_empty[STAGES], q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
-    uint64_t map_full[KIND == MAPS ? CONSUMERS : 1][STAGES], map_empty[KIND == MAPS ? CONSUMERS : 1][STAGES];
+    uint64_t map_full[KIND >= MAPS ? CONSUMERS : 1][STAGES], map_empty[KIND >= MAPS ? CONSUMERS : 1][STAGES]; /* or bits */
 };
 
 /* A place in a ring of stages. */
@@ -98,9 +126,9 @@ template <int ROWS, kind KIND> MHA_DEVICE void put_span(volatile tile &t, const 
         return;
     }
     mha_cuda_place p = mha_cuda_place_of(n, c.H * c.B, c.row_tiles, c.section);
-    /* Sequences that share a bias come one behind the other. */
-    int batch = KIND == MAPS ? p.head % c.B : p.head / c.H;
-    t.head = KIND == MAPS ? p.head / c.B : p.head % c.H;
+    /* Sequences that share a bias or a mask come one behind the other. */
+    int batch = KIND >= MAPS ? p.head % c.B : p.head / c.H;
+    t.head = KIND >= MAPS ? p.head / c.B : p.head % c.H;
     t.span.row = (c.row_tiles - 1 - p.tile) * ROWS;
     t.span.batch = t.span.query_batch = t.span.key_batch = batch;
     t.span.queries = t.span.padded = c.Tq, t.span.length = c.Tk;
@@ -266,6 +294,69 @@ template <typename S> MHA_DEVICE const void *result_tile(const S &s)
     else return s.q;
 }
 
+/* ---- The warps that find bits ----------------------------------------------------------------------------------- */
+
+/* The 64 rows of a warpgroup of key block j, for bits.cuh. */
+template <int KEYS> struct bits_at {
+    const tile &t;
+    int j, who;
+    MHA_DEVICE int batch(void) const { return t.batch; }
+    MHA_DEVICE int head(void) const { return t.head; }
+    MHA_DEVICE int row(void) const { return t.row + who * 64; }
+    MHA_DEVICE int key(void) const { return j * KEYS; }
+    MHA_DEVICE int queries(void) const { return t.span.queries; }
+    MHA_DEVICE int length(void) const { return t.span.length; }
+};
+
+/* What masks and dropout do to the key blocks of a tile, for one warpgroup after the other, after `count` blocks of other tiles.
+ * The mask of a step is fetched while the bits of the step before are found. */
+template <typename S, int KEYS, int CONSUMERS, typename TEAM>
+MHA_DEVICE void find_bits_of_tile(S &s, const mha_cuda_forward &c, const tile &t, uint32_t count)
+{
+    const int steps = t.blocks * CONSUMERS;
+    auto place_of = [&](int n) { return bits_at<KEYS>{t, t.first + t.blocks - 1 - n / CONSUMERS, n % CONSUMERS}; };
+#pragma unroll 1
+    for (int n = 0; n <= steps; n++) {
+        const bits_at<KEYS> next = place_of(n), now = place_of(n - 1);
+        uint32_t coming = (count + n / CONSUMERS) % BIT_STAGES, at = count + (n - 1) / CONSUMERS, stage = at % BIT_STAGES;
+        if (n < steps && can_fetch<KEYS>(c, next.key(), next.length()))
+            fetch_mask<TEAM>(shared_address(s.found[next.who].masks[coming]), c, next);
+        fetches_commit();
+        if (n == 0) continue;
+        fetches_wait_but_last();
+        barrier_wait(shared_address(&s.map_empty[now.who][stage]), at / BIT_STAGES % 2 ^ 1);
+        uint32_t *to = s.found[now.who].bits[stage];
+        if (can_fetch<KEYS>(c, now.key(), now.length())) find_fetched_bits<TEAM>(to, s.found[now.who].masks[stage]);
+        else find_bits<TEAM>(to, c, now);
+        barrier_arrive(shared_address(&s.map_full[now.who][stage]));
+    }
+}
+
+template <typename S, int KEYS, int CONSUMERS, typename BLOCK> MHA_DEVICE void find_all_bits(S &s, const mha_cuda_forward &c)
+{
+    enum { EACH = 64 * KEYS / 16 / BLOCK::FINDERS }; /* words of a step that a thread finds */
+    typedef bit_team<KEYS, BLOCK::FIRST_FINDER, BLOCK::FINDERS, EACH> team;
+    slot next;
+    uint32_t count = 0;
+    for (;; next.next()) {
+        barrier_wait(shared_address(&s.tile_full[next.stage()]), next.parity());
+        if (s.number[next.stage()] < 0) break;
+        const tile t = s.tiles[next.stage()];
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&s.tile_empty[next.stage()]));
+        find_bits_of_tile<S, KEYS, CONSUMERS, team>(s, c, t, count);
+        count += t.blocks;
+    }
+}
+
+/* The words of a thread's first row, in shared memory. */
+template <kind KIND, typename S> MHA_DEVICE uint32_t found_words(S &s, int who, uint32_t stage)
+{
+    if constexpr (KIND == BITS)
+        return shared_address(s.found[who].bits[stage] + threadIdx.x % GROUP / 32 * 16 + threadIdx.x % 32 / 4);
+    else return 0;
+}
+
 /* ---- The warpgroups that compute -------------------------------------------------------------------------------- */
 
 /* What a thread keeps of its two rows, r and r + 8 of its warp's 16. */
@@ -313,14 +404,17 @@ MHA_DEVICE void hide(float (&s)[KEYS / 2], int first_key, const int (&first)[2],
 }
 
 /* Products become scores, in units of log 2, with cap and slope. `ahead` is how far the first row stands before the first
- * of this thread's keys. Returns whether a product is not finite, which the cap would cover. */
-template <int KEYS> MHA_DEVICE bool modify(float (&s)[KEYS / 2], const mha_cuda_forward &c, float slope, float ahead)
+ * of this thread's keys. A product that is not finite, which the cap would cover: the score is NaN; or, unless SPARING, which takes
+ * registers, it returns whether there is one. */
+template <int KEYS, bool SPARING>
+MHA_DEVICE bool modify(float (&s)[KEYS / 2], const mha_cuda_forward &c, float slope, float ahead)
 {
     float zero = 0;
     if (c.cap != 0) {
 #pragma unroll
         for (int i = 0; i < KEYS / 2; i++) {
-            zero = fmaf(s[i], 0.0f, zero);
+            if (SPARING) s[i] = fmaf(s[i], 0.0f, s[i]);
+            else zero = fmaf(s[i], 0.0f, zero);
             s[i] = fmaf(-2 * c.cap, inverse_fast(1 + exp2_fast(s[i] * c.cap_inverse)), c.cap);
         }
     } else {
@@ -482,7 +576,7 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const TILE &t, float (&o
         sum[h] += __shfl_xor_sync(~0u, sum[h], 1);
         sum[h] += __shfl_xor_sync(~0u, sum[h], 2);
         by[h] = sum[h] > 0 ? 1 / sum[h] : 0;
-        if (KIND == MAPS) by[h] *= c.kept;
+        if (KIND >= MAPS) by[h] *= c.kept;
         if (KIND >= OPTIONS) continue;
         lost = lost || (sees[h] && !(sum[h] > 0 && sum[h] < INFINITY));
         int row = first_row + h * 8 + lane / 4;
@@ -515,7 +609,7 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const TILE &t, float (&o
         }
         return;
     }
-    if (KIND == MAPS) look(c, t, first_row, seen, sum, sees);
+    if (KIND >= MAPS) look(c, t, first_row, seen, sum, sees);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         lost = lost || (sees[h] && !(sum[h] > 0 && sum[h] < INFINITY));
@@ -632,6 +726,17 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             group_sync(OWN + who, GROUP);
             if (thread == 0) barrier_arrive(shared_address(&s.map_empty[who][stage]));
         };
+        auto show_found = [&](void) {
+            uint32_t count = at.k.count - 1, stage = count % BIT_STAGES;
+            barrier_wait(shared_address(&s.map_full[who][stage]), count / BIT_STAGES % 2);
+            if (c.mask.data) apply_found(x, found_words<KIND>(s, who, stage), VISIBLE, -INFINITY);
+        };
+        auto drop_found = [&](void) {
+            uint32_t stage = (at.k.count - 1) % BIT_STAGES;
+            if (c.dropped) apply_found(x, found_words<KIND>(s, who, stage), KEPT, 0);
+            __syncwarp();
+            if (lane == 0) barrier_arrive(shared_address(&s.map_empty[who][stage]));
+        };
         auto mask = [&](void) {
             if (KIND < OPTIONS) {
                 hide<KEYS>(x, j * KEYS + first, seen.last);
@@ -639,10 +744,11 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             }
             if (c.cap != 0 && ((j + 1) * KEYS > t.span.length || t.row + ROWS > t.span.queries))
                 clear<KEYS>(x, j * KEYS + first, t.span.length, row, t.span.queries);
-            if (c.modified && modify<KEYS>(x, c, t.slope, (float)(row + t.span.offset - j * KEYS - first)))
+            if (c.modified && modify<KEYS, KIND == BITS>(x, c, t.slope, (float)(row + t.span.offset - j * KEYS - first)))
                 r.sum[0] = r.sum[1] = NAN;
             add_bias();
             if (KIND == MAPS && c.mask.data) apply_mask(x, c, here());
+            if (KIND == BITS) show_found();
             if (j >= t.whole || j < t.closed) {
                 const keys_seen now = keys_of<KIND>(c, t, row); /* read again: there are few registers */
                 hide<KEYS>(x, j * KEYS + first, now.first, now.last);
@@ -650,6 +756,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
         };
         auto drop = [&](void) {
             if (KIND == MAPS && c.dropped) drop_weights(x, c, here(), row);
+            if (KIND == BITS) drop_found();
         };
         if (KIND >= OPTIONS || j >= t.whole) mask();
         soften<KEYS>(x, r, by, scale);
@@ -730,11 +837,11 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
     layout &s = *(layout *)memory;
     static_assert(sizeof(layout) <= 227 * 1024, "more shared memory than a block can have");
     static_assert(KIND != MAPS || CONSUMERS == 2, "two threads bring bias");
-    /* What the warpgroups have of registers together does not grow once a block runs. */
-    enum { FEW = CONSUMERS == 3 ? 32 : 24, MANY = CONSUMERS == 3 ? 160 : 240, GROUPS = CONSUMERS + 1 };
-    static_assert(FEW + CONSUMERS * MANY <= 65536 / (GROUP * GROUPS) / 8 * 8 * GROUPS, "they would wait for ever");
-    /* Who reads a tile: the warpgroups, with options the thread that copies, with maps those that bring the bias. */
-    const int arrivals = CONSUMERS + (KIND >= OPTIONS) + (KIND == MAPS ? CONSUMERS : 0);
+    typedef block<D, CONSUMERS, KIND> own;
+    /* Who reads a tile: the warpgroups, with options the thread that copies, with maps those that bring the bias, and the warps
+     * that find bits. */
+    const int arrivals =
+        CONSUMERS + (KIND >= OPTIONS) + (KIND == MAPS ? CONSUMERS : 0) + (KIND == BITS ? own::FINDERS / 32 : 0);
     if (threadIdx.x == 0) {
         barrier_make(shared_address(&s.q_full), 1);
         barrier_make(shared_address(&s.q_empty), CONSUMERS);
@@ -745,9 +852,9 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
             barrier_make(shared_address(&s.v_full[i]), 1);
             barrier_make(shared_address(&s.k_empty[i]), CONSUMERS);
             barrier_make(shared_address(&s.v_empty[i]), CONSUMERS);
-            for (int who = 0; KIND == MAPS && who < CONSUMERS; who++) {
-                barrier_make(shared_address(&s.map_full[who][i]), 1);
-                barrier_make(shared_address(&s.map_empty[who][i]), 1);
+            for (int who = 0; KIND >= MAPS && who < CONSUMERS; who++) {
+                barrier_make(shared_address(&s.map_full[who][i]), KIND == BITS ? own::FINDERS : 1);
+                barrier_make(shared_address(&s.map_empty[who][i]), KIND == BITS ? GROUP / 32 : 1);
             }
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -755,7 +862,7 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
     }
     __syncthreads();
     if (threadIdx.x < GROUP) {
-        registers_give<FEW>();
+        registers_give<own::FEW>();
         if constexpr (KIND < OPTIONS) {
             if (threadIdx.x == 0) copy_tiles<layout, 64 * CONSUMERS, KEYS, KIND>(s, c);
         } else {
@@ -764,19 +871,24 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
         }
         if constexpr (KIND == MAPS)
             if (threadIdx.x == 64 || threadIdx.x == 96) copy_maps<layout, KEYS>(s, c, threadIdx.x / 32 - 2);
-    } else {
-        registers_take<MANY>();
+        if constexpr (KIND == BITS && !own::APART)
+            if (threadIdx.x >= own::FIRST_FINDER) find_all_bits<layout, KEYS, CONSUMERS, own>(s, c);
+    } else if (!own::APART || threadIdx.x < own::FIRST_FINDER) {
+        registers_take<own::MANY>();
         compute_tiles<T, D, CONSUMERS, KEYS, KIND>(s, c, threadIdx.x / GROUP - 1);
+    } else if constexpr (own::APART) {
+        registers_give<own::SOME>();
+        find_all_bits<layout, KEYS, CONSUMERS, own>(s, c);
     }
 }
 
 } // namespace
 
-#define FORWARD_KERNEL(NAME, T, D, CONSUMERS, KEYS, KIND)                   \
-    extern "C" __global__ void __launch_bounds__(GROUP *(CONSUMERS + 1), 1) \
-        NAME(const __grid_constant__ mha_cuda_forward c)                    \
-    {                                                                       \
-        run<T, D, CONSUMERS, KEYS, KIND>(c);                                \
+#define FORWARD_KERNEL(NAME, T, D, CONSUMERS, KEYS, KIND)                                     \
+    extern "C" __global__ void __launch_bounds__(GROUP *block<D, CONSUMERS, KIND>::GROUPS, 1) \
+        NAME(const __grid_constant__ mha_cuda_forward c)                                      \
+    {                                                                                         \
+        run<T, D, CONSUMERS, KEYS, KIND>(c);                                                  \
     }
 
 #endif

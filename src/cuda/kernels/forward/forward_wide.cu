@@ -10,7 +10,8 @@
     FORWARD_KERNEL(NAME, T, D, 2, KEYS, FULL)                    \
     FORWARD_KERNEL(NAME##_causal, T, D, 2, KEYS, CAUSAL)         \
     FORWARD_KERNEL(NAME##_options, T, D, 2, OF_OPTIONS, OPTIONS) \
-    FORWARD_KERNEL(NAME##_maps, T, D, 2, 64, MAPS)
+    FORWARD_KERNEL(NAME##_maps, T, D, 2, 64, MAPS)               \
+    FORWARD_KERNEL(NAME##_bits, T, D, 2, OF_OPTIONS, BITS)
 #define WIDTHS(NAME, T)                \
     KINDS(NAME##_192, T, 192, 112, 96) \
     KINDS(NAME##_256, T, 256, 80, 64)
