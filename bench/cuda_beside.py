@@ -1,6 +1,6 @@
 """Attention on a GPU beside PyTorch's, in one process: kernels as CUDA graphs over rotating buffers, replayed in turn.
 
-    python3 bench/cuda_beside.py [decode] [stats] [small] [bias] [widths] [options] [gradients] [profile]
+    python3 bench/cuda_beside.py [decode] [stats] [small] [bias] [widths] [wide] [masks] [options] [gradients] [profile]
     python3 bench/cuda_beside.py answer BUILD
 
 Run it in the root of the project after building it; all parts without an argument. PyTorch's part is scaled_dot_product_attention
@@ -124,7 +124,7 @@ def bias(ours):
 
 def widths(ours):
     print("\nother widths, B2 H16 T8192: us, TFLOP/s, ratio to the best of PyTorch")
-    for D in (96, 256):
+    for D in (96,):
         for causal in (False, True):
             forward, backward, off, kernel = both_ways(ours, 2, 16, 16, 8192, D, causal, backends=("cudnn", "flash"), count=3)
             flops = 4 * 2 * 16 * 8192 * 8192 * D / (2 if causal else 1)
@@ -143,6 +143,28 @@ def forward_only(ours, name, q, k, v, flops, others, count=3, want=None, **optio
     off = float("nan") if want is None else error(out, want)
     ways = {"mha": [run] * count, **{n: [call] * count for n, call in others.items()}}
     table(name, timed(ways), flops, f"error {off:.1e} {ours.explain(out, q, k, v, **options)}")
+
+
+def plain(ours, D, E):
+    """Forward calls without options, full and causal."""
+    B, H, T = 2, 16, 8192
+    q, k, v = random(B, H, T, D), random(B, H, T, D), random(B, H, T, E)
+    for causal in (False, True):
+        names, flops = ("cudnn", "flash") if D == E else ("cudnn",), 2 * B * H * T * T * (D + E) // (2 if causal else 1)
+        others = {name: lambda name=name: sdpa(name, q, k, v, is_causal=causal) for name in names}
+        forward_only(ours, f"D{D} E{E}{' causal' if causal else ''}", q, k, v, flops, others, want=exact(q, k, v, causal=causal),
+                     causal=causal)
+
+
+def mask_and_dropout(ours, D, q, k, v):
+    """The same with a mask (T,T), and with dropout."""
+    B, H, T, _ = q.shape
+    flops, flex, mask = 4 * B * H * T * T * D, compiled(), torch.rand(T, T, device="cuda") < 0.7
+    call = lambda: flex(q, k, v, score_mod=lambda s, _, h, i, j: torch.where(mask[i, j], s, -float("inf")))
+    hidden = torch.zeros(T, T, device="cuda").masked_fill(~mask, -float("inf"))
+    forward_only(ours, f"D{D} mask (T,T)", q, k, v, flops, {"flex": call}, want=exact(q, k, v, hidden), mask=mask)
+    dropped = {"flash": lambda: sdpa("flash", q, k, v, dropout_p=0.1)}
+    forward_only(ours, f"D{D} dropout 0.1", q, k, v, flops, dropped, dropout=0.1)
 
 
 def compiled():
@@ -184,13 +206,7 @@ def options(ours):
             kind = "bfloat16" if dtype == torch.bfloat16 else "float32"
             forward_only(ours, f"D{D} bias {kind} (H,T,T)", q, k, v, flops, {"flex": call}, want=exact(q, k, v, b), bias=b)
             del b
-        mask, flex = torch.rand(T, T, device="cuda") < 0.7, compiled()
-        call = lambda mask=mask, flex=flex: flex(
-            q, k, v, score_mod=lambda s, _, h, i, j: torch.where(mask[i, j], s, -float("inf")))
-        hidden = torch.zeros(T, T, device="cuda").masked_fill(~mask, -float("inf"))
-        forward_only(ours, f"D{D} mask (T,T)", q, k, v, flops, {"flex": call}, want=exact(q, k, v, hidden), mask=mask)
-        dropped = {"flash": lambda: sdpa("flash", q, k, v, dropout_p=0.1)}
-        forward_only(ours, f"D{D} dropout 0.1", q, k, v, flops, dropped, dropout=0.1)
+        mask_and_dropout(ours, D, q, k, v)
 
         lengths = torch.tensor([T, T // 2 - 77], device="cuda", dtype=torch.int32)
         flex = compiled()
@@ -207,11 +223,19 @@ def options(ours):
         del q, k, v, x, y, z
         torch.cuda.empty_cache()
     for D in (96, 80, 40):
-        q, k, v = random(B, H, T, D), random(B, H, T, D), random(B, H, T, D)
-        for causal in (False, True):
-            others = {name: lambda name=name: sdpa(name, q, k, v, is_causal=causal) for name in ("cudnn", "flash")}
-            forward_only(ours, f"D{D}{' causal' if causal else ''}", q, k, v, 4 * B * H * T * T * D // (2 if causal else 1), others,
-                         want=exact(q, k, v, causal=causal), causal=causal)
+        plain(ours, D, D)
+
+
+def wide(ours):
+    print("\nwide heads, forward, B2 H16 T8192: us, TFLOP/s, ratio to the best of PyTorch")
+    for D, E in ((256, 256), (192, 192), (192, 128), (160, 160)):
+        plain(ours, D, E)
+
+
+def masks(ours):
+    print("\nmasks and dropout, forward, B2 H16 T8192: us, TFLOP/s, ratio to the best of PyTorch")
+    for D in (64, 128, 256):
+        mask_and_dropout(ours, D, *(random(2, 16, 8192, D) for _ in range(3)))
 
 
 def backward_only(ours, name, q, k, v, flops, others, count=3, same=True, dbias=False, **options):
@@ -410,8 +434,8 @@ def main():
     if sys.argv[1:2] == ["answer"]:
         serve(sys.argv[2])
         return
-    parts = {"decode": decode, "stats": stats, "small": small, "bias": bias, "widths": widths, "options": options, "gradients": gradients,
-             "profile": profile}
+    parts = {"decode": decode, "stats": stats, "small": small, "bias": bias, "widths": widths, "wide": wide, "masks": masks,
+             "options": options, "gradients": gradients, "profile": profile}
     torch.manual_seed(int.from_bytes(b"mha", "big"))
     ours = Attention(stream)
     for name in sys.argv[1:] or parts:

@@ -17,8 +17,24 @@ enum { BIT_STAGES = 2, BIT_ROWS = 64 + 4 };
  * hand, and as many bytes of a mask that has to be read byte by byte. */
 template <int KEYS, int FIRST, int FINDERS, int AT_ONCE> struct bit_team {
     enum { SIXTEENS = KEYS / 16, WORDS = 64 * SIXTEENS, COUNT = FINDERS, TOGETHER = AT_ONCE };
-    static MHA_DEVICE int self(void) { return threadIdx.x - FIRST; }
+    static MHA_DEVICE int self(void)
+    {
+        if constexpr ((FINDERS & (FINDERS - 1)) == 0 && FIRST % FINDERS == 0) return threadIdx.x % FINDERS;
+        else return threadIdx.x - FIRST;
+    }
 };
+
+/* Calls `each` with the words of this thread, UNROLL in a row. */
+template <typename TEAM, int UNROLL, typename F> MHA_DEVICE void for_own_words(F each)
+{
+    if constexpr (TEAM::WORDS % TEAM::COUNT == 0) {
+#pragma unroll UNROLL
+        for (int n = 0; n < TEAM::WORDS / TEAM::COUNT; n++) each(TEAM::self() + n * TEAM::COUNT);
+    } else {
+#pragma unroll UNROLL
+        for (int at = TEAM::self(); at < TEAM::WORDS; at += TEAM::COUNT) each(at);
+    }
+}
 
 /* Bit n of four: whether byte n is not 0. */
 MHA_DEVICE uint32_t bits_of_bytes(uint32_t x)
@@ -81,13 +97,12 @@ template <typename TEAM> MHA_DEVICE void put_word(uint32_t *to, int at, uint32_t
 
 template <typename TEAM, typename C, typename P> MHA_DEVICE void find_bits(uint32_t *to, const C &c, const P &p)
 {
-#pragma unroll 1
-    for (int at = TEAM::self(); at < TEAM::WORDS; at += TEAM::COUNT) {
+    for_own_words<TEAM, 1>([&](int at) {
         uint32_t visible = 0xffff, kept = 0xffff;
         if (c.mask.data) visible = visible_word<TEAM>(c, p, at);
         if (c.dropped) kept = kept_word<TEAM>(c, p, at);
         put_word<TEAM>(to, at, visible << VISIBLE | kept << KEPT);
-    }
+    });
 }
 
 /* A mask alone, of which 16 keys can be read at a time, is fetched while the bits of the tile before are found; a thread finds
@@ -100,13 +115,12 @@ template <int KEYS, typename C> MHA_DEVICE bool can_fetch(const C &c, int key, i
 template <typename TEAM, typename C, typename P> MHA_DEVICE void fetch_mask(uint32_t to, const C &c, const P &p)
 {
     const uint8_t *from = (const uint8_t *)c.mask.data + place(c.mask, p.batch(), p.head(), 0, p.key());
-#pragma unroll TEAM::TOGETHER
-    for (int at = TEAM::self(); at < TEAM::WORDS; at += TEAM::COUNT) {
+    for_own_words<TEAM, TEAM::TOGETHER>([&](int at) {
         int row = min(p.row() + at / TEAM::SIXTEENS, p.queries() - 1);
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + at * 16),
                      "l"(from + row * c.mask.stride[2] + at % TEAM::SIXTEENS * 16)
                      : "memory");
-    }
+    });
 }
 
 MHA_DEVICE void fetches_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -116,9 +130,9 @@ MHA_DEVICE void fetches_wait_but_last(void) { asm volatile("cp.async.wait_group 
 
 template <typename TEAM> MHA_DEVICE void find_fetched_bits(uint32_t *to, const unsigned char *from)
 {
-#pragma unroll TEAM::TOGETHER
-    for (int at = TEAM::self(); at < TEAM::WORDS; at += TEAM::COUNT)
+    for_own_words<TEAM, TEAM::TOGETHER>([&](int at) {
         put_word<TEAM>(to, at, bits_of_sixteen(*(const uint4 *)(from + at * 16)) | 0xffffu << KEPT);
+    });
 }
 
 #endif
