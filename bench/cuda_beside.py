@@ -124,7 +124,7 @@ def bias(ours):
 
 def widths(ours):
     print("\nother widths, B2 H16 T8192: us, TFLOP/s, ratio to the best of PyTorch")
-    for D in (96,):
+    for D in (96, 256):
         for causal in (False, True):
             forward, backward, off, kernel = both_ways(ours, 2, 16, 16, 8192, D, causal, backends=("cudnn", "flash"), count=3)
             flops = 4 * 2 * 16 * 8192 * 8192 * D / (2 if causal else 1)

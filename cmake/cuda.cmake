@@ -32,7 +32,7 @@ file(MAKE_DIRECTORY ${cubins})
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${cuda}/kernels/*.cuh)
 set(shared attention/statistics.h backward.h decode.h forward.h general.h ops.h product.h rows.h schedule.h spans.h view.h)
 list(TRANSFORM shared PREPEND ${cuda}/)
-foreach(source forward/forward forward/forward_wide spans backward/backward backward/backward_brief backward/backward_sequences backward/backward_maps rows
+foreach(source forward/forward forward/forward_wide spans backward/backward backward/backward_brief backward/backward_wide backward/backward_sequences backward/backward_maps rows
     general_forward general_backward decode norm rotary extra_keys ops product product_half product_plain stats stats_hopper
     stats_pairs)
   get_filename_component(name ${source} NAME)

@@ -83,32 +83,41 @@ static mha_status find_forward(mha_context *ctx, mha_cuda_device *d)
     return MHA_OK;
 }
 
-static mha_cuda_module module_of_backward(mha_cuda_kind kind)
+static mha_cuda_module module_of_backward(int width, mha_cuda_kind kind)
 {
-    return kind == MHA_CUDA_MAPS        ? MHA_CUDA_M_backward_maps
+    return width > 1                    ? MHA_CUDA_M_backward_wide
+           : kind == MHA_CUDA_MAPS      ? MHA_CUDA_M_backward_maps
            : kind == MHA_CUDA_SEQUENCES ? MHA_CUDA_M_backward_sequences
                                         : MHA_CUDA_M_backward;
 }
 
-static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
+static mha_status find_backward(mha_context *ctx, mha_cuda_device *d)
 {
-    static const int D[2] = {64, 128}, backward_rows[2] = {128, 64};
-    TRY(find_forward(ctx, d));
-    for (int n = 0; n < 4 * MHA_CUDA_KINDS; n++) {
-        int type = n / 2 / MHA_CUDA_KINDS, width = n / MHA_CUDA_KINDS % 2;
+    enum { OF_TYPE = MHA_CUDA_BACKWARD_WIDTHS * MHA_CUDA_KINDS };
+    for (int n = 0; n < 2 * OF_TYPE; n++) {
+        int type = n / OF_TYPE, width = n / MHA_CUDA_KINDS % MHA_CUDA_BACKWARD_WIDTHS;
         mha_cuda_kind kind = (mha_cuda_kind)(n % MHA_CUDA_KINDS);
+        if (width > 1 && kind == MHA_CUDA_MAPS) continue; /* there is none */
         for (int step = 0; step < MHA_CUDA_STEPS; step++)
-            TRY(find(ctx, &d->backward[type][width][kind][step], module_of_backward(kind),
+            TRY(find(ctx, &d->backward[type][width][kind][step], module_of_backward(width, kind),
                      mha_cuda_backward_name(type, width, kind, (mha_cuda_step)step),
-                     step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(D[width], backward_rows[width], 128, kind) : 0));
+                     step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(width, kind) : 0));
     }
     for (int n = 0; n < 2 * MHA_CUDA_OPTIONS * MHA_CUDA_STEPS; n++) {
         int type = n / MHA_CUDA_STEPS / MHA_CUDA_OPTIONS, kind = n / MHA_CUDA_STEPS % MHA_CUDA_OPTIONS;
         mha_cuda_step step = (mha_cuda_step)(n % MHA_CUDA_STEPS);
         TRY(find(ctx, &d->brief[type][kind][step], MHA_CUDA_M_backward_brief,
                  mha_cuda_brief_name(type, (mha_cuda_kind)kind, step),
-                 step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(D[0], backward_rows[0], 128, MHA_CUDA_FULL) : 0));
+                 step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(0, MHA_CUDA_FULL) : 0));
     }
+    return MHA_OK;
+}
+
+static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
+{
+    static const int D[2] = {64, 128};
+    TRY(find_forward(ctx, d));
+    TRY(find_backward(ctx, d));
     for (int n = 0; n < MHA_CUDA_GENERAL_KERNELS; n++)
         TRY(find(ctx, &d->general[n],
                  n < MHA_CUDA_GENERAL_PREPARE ? MHA_CUDA_M_general_forward : MHA_CUDA_M_general_backward,

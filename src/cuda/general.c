@@ -209,6 +209,6 @@ mha_status mha_cuda_general_repair_backward(const mha_gradient_call *call, const
     c.any = s->any;
     c.only = s->lost_rows, c.only_tiles = plan->row_tiles, c.only_shift = plan->rows > MHA_CUDA_GENERAL_TILE;
     if (call->gradients.q.rank) TRY(start_gradient_of_rows(p, &c));
-    c.only = s->lost_keys, c.only_tiles = plan->key_tiles, c.only_shift = 1;
+    c.only = s->lost_keys, c.only_tiles = plan->key_tiles, c.only_shift = plan->keys > MHA_CUDA_GENERAL_TILE;
     return call->gradients.k.rank || call->gradients.v.rank ? start_gradient_of_keys(p, &c) : MHA_OK;
 }

@@ -39,7 +39,7 @@
 /* The compiled files of src/cuda/kernels. */
 /* clang-format off */
 #define MHA_CUDA_MODULES(M)                                                                                            \
-    M(forward) M(forward_wide) M(spans) M(backward) M(backward_brief) M(backward_maps) M(backward_sequences) M(rows)                    \
+    M(forward) M(forward_wide) M(spans) M(backward) M(backward_brief) M(backward_wide) M(backward_maps) M(backward_sequences) M(rows)                    \
     M(general_forward) M(general_backward) M(decode) M(norm) M(rotary) M(extra_keys) M(ops) M(product) M(product_half) \
     M(product_plain) M(stats) M(stats_hopper) M(stats_pairs)
 /* clang-format on */

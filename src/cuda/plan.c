@@ -9,6 +9,11 @@ enum { HEAD_WIDTHS = MHA_CUDA_WIDTHS, TYPES = 2 };
 
 static const int widths[HEAD_WIDTHS] = {64, 128};
 
+/* The columns of the backward kernels, and the rows and keys of their tiles. */
+static const struct {
+    int columns, rows, keys;
+} backward_widths[MHA_CUDA_BACKWARD_WIDTHS] = {{64, 128, 128}, {128, 64, 128}, {256, 64, 64}};
+
 const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool few)
 {
 #define NAMES(kernel)                                                               \
@@ -55,8 +60,9 @@ const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_
         STEPS(kernel, kernel), STEPS(kernel "_causal", kernel), STEPS(kernel "_options", kernel),  \
             STEPS(kernel "_maps", kernel "_maps"), STEPS(kernel "_sequences", kernel "_sequences") \
     }
-    static const char *const names[TYPES][HEAD_WIDTHS][MHA_CUDA_KINDS][MHA_CUDA_STEPS] = {
-        {NAMES("backward_bf16_64"), NAMES("backward_bf16_128")}, {NAMES("backward_f16_64"), NAMES("backward_f16_128")}};
+    static const char *const names[TYPES][MHA_CUDA_BACKWARD_WIDTHS][MHA_CUDA_KINDS][MHA_CUDA_STEPS] = {
+        {NAMES("backward_bf16_64"), NAMES("backward_bf16_128"), NAMES("backward_bf16_256")},
+        {NAMES("backward_f16_64"), NAMES("backward_f16_128"), NAMES("backward_f16_256")}};
 #undef NAMES
 #undef STEPS
     return names[type][width][kind][step];
@@ -116,11 +122,12 @@ size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few)
     return tiles + (columns <= 128 ? q : 0);
 }
 
-/* K and V, three stages of Q, dO and the numbers of rows, two of dS; with tiles of bias, two stages if there is no room. */
-size_t mha_cuda_backward_shared(int width, int rows, int keys, mha_cuda_kind kind)
+/* K and V, three stages of Q, dO and the numbers of rows, two of dS; two stages with tiles of bias or wide heads. */
+size_t mha_cuda_backward_shared(int width, mha_cuda_kind kind)
 {
     bool maps = kind == MHA_CUDA_MAPS;
-    size_t d = (size_t)width, r = (size_t)rows, k = (size_t)keys, stages = maps ? 2 : 3;
+    size_t d = (size_t)backward_widths[width].columns, r = (size_t)backward_widths[width].rows,
+           k = (size_t)backward_widths[width].keys, stages = maps || d > 128 ? 2 : 3;
     return 2 * (2 * k * d + stages * 2 * r * d + 2 * r * k) + stages * 3 * r * sizeof(float) + BARRIERS / 2 +
            (maps ? MHA_CUDA_MAP_BYTES + MHA_CUDA_BIT_BYTES(k) : 0);
 }
@@ -243,7 +250,8 @@ const char *mha_cuda_obstacle_backward(const mha_gradient_call *call)
                                {g->importance.rank > 0, "importance"},
                                {call->others, "keys that a layer adds"}};
     const char *why = views_obstacle(p);
-    if (!why && (!can_fill(p->D, 128) || !can_fill(p->E, 128))) why = "widths that are not multiples of 8 up to 128";
+    if (!why && (!can_fill(p->D, 256) || !can_fill(p->E, 256))) why = "widths that are not multiples of 8 up to 256";
+    if (!why && has_maps(p) && (p->D > 128 || p->E > 128)) why = "a mask, a bias or dropout with widths above 128";
     if (!why) why = options_obstacle_backward(p);
     if (!why && !p->extras.softmax.rank) why = mha_cuda_obstacle(p); /* of the other forward pass */
     for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
@@ -324,14 +332,13 @@ static void start(mha_cuda_plan *plan, const mha_problem *p)
     int64_t right = o->causal ? 0 : o->window_right;
     *plan = (mha_cuda_plan){
         .type = p->q.type == MHA_FLOAT16,
-        .width = p->D > widths[0] || p->E > widths[0],
         .kind = has_options(p) ? MHA_CUDA_OPTIONS
                 : o->causal    ? MHA_CUDA_CAUSAL
                                : MHA_CUDA_FULL,
         .offset = clamp(offset, -p->Tq, p->Tk),
         .left = clamp(o->window_left == MHA_UNLIMITED ? -p->Tq : offset - o->window_left, -p->Tq, p->Tk),
         .right = clamp(right == MHA_UNLIMITED ? p->Tk : offset + right, -p->Tq, p->Tk),
-        .keys = 128};
+    };
 }
 
 /* Whether tiles of 128 rows have so much fewer rows behind the last one than tiles of 192 that they are faster. What a row
@@ -384,26 +391,27 @@ static void plan_slots(mha_cuda_plan *plan, const mha_problem *p)
     plan->key_slots = mha_cuda_slots(B, keys, plan->keys, plan->key_tiles, packed_keys);
     plan->bound_slots = mha_cuda_slots(B, keys, MHA_CUDA_BOUND_KEYS, plan->bound_tiles, packed_keys);
     plan->tiles = (int32_t)(plan->key_slots * p->G);
-    plan->section = section_of(p->G, p->q.size[0] * rows * widths[plan->width] * 8 * p->share);
+    plan->section = section_of(p->G, p->q.size[0] * rows * backward_widths[plan->width].columns * 8 * p->share);
 }
 
 void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
 {
     enum { BRIEF = 512 }; /* rows and keys: beyond, one block for a head is slower than many that add integers */
-    int64_t Tq = mha_cuda_most_of(p, 2), Tk = mha_cuda_most_of(p, 3);
+    int64_t Tq = mha_cuda_most_of(p, 2), Tk = mha_cuda_most_of(p, 3), widest = p->D > p->E ? p->D : p->E;
     start(plan, p);
+    while (backward_widths[plan->width].columns < widest) plan->width++;
     if (has_maps(p)) plan->kind = MHA_CUDA_MAPS;
     else if (has_spans(p)) plan->kind = MHA_CUDA_SEQUENCES;
     plan->spans = plan->kind >= MHA_CUDA_MAPS;
     plan->kernel = mha_cuda_backward_name(plan->type, plan->width, plan->kind, MHA_CUDA_MAIN);
-    plan->rows = plan->width ? 64 : 128;
+    plan->rows = backward_widths[plan->width].rows, plan->keys = backward_widths[plan->width].keys;
     plan->threads = 384;
     plan->row_tiles = tiles_of(Tq, plan->rows);
     plan->key_tiles = tiles_of(Tk, plan->keys);
     plan->bound_tiles = tiles_of(Tk, MHA_CUDA_BOUND_KEYS);
     plan->tiles = (int32_t)(plan->key_tiles * p->G * p->B);
-    plan->section = section_of(p->B * p->G, p->Tq * widths[plan->width] * 8 * p->share);
-    plan->shared = mha_cuda_backward_shared(widths[plan->width], plan->rows, plan->keys, plan->kind);
+    plan->section = section_of(p->B * p->G, p->Tq * backward_widths[plan->width].columns * 8 * p->share);
+    plan->shared = mha_cuda_backward_shared(plan->width, plan->kind);
     if (plan->spans) plan_slots(plan, p);
     plan->brief = !plan->width && plan->kind < MHA_CUDA_OPTIONS && p->Tq <= BRIEF && p->Tk <= BRIEF;
     if (!plan->brief) return;
@@ -475,7 +483,8 @@ void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda
     int64_t parts = !plan->brief ? 1 : plan->key_tiles > 1 ? plan->parts : 0;
     if (!plan->brief) MHA_TAKE(arena, s->bounds, bounds * 2);
     MHA_TAKE(arena, s->rows_about, mha_arena_times(row_tiles, ROW_KINDS * plan->rows));
-    if (parts) MHA_TAKE(arena, s->sums, mha_arena_times(row_tiles, parts * plan->rows * widths[plan->width]));
+    if (parts)
+        MHA_TAKE(arena, s->sums, mha_arena_times(row_tiles, parts * plan->rows * backward_widths[plan->width].columns));
     MHA_TAKE(arena, s->lost_keys, p->B * p->G * plan->key_tiles);
     if (plan->brief || plan->kind >= MHA_CUDA_OPTIONS) MHA_TAKE(arena, s->lost_rows, tiles);
     if (plan->kind < MHA_CUDA_OPTIONS) return;

@@ -23,12 +23,12 @@ typedef enum mha_cuda_kind {
     MHA_CUDA_KINDS
 } mha_cuda_kind;
 
-/* Widths of heads that there are kernels for: those of all, and three more forward. */
-enum { MHA_CUDA_WIDTHS = 2, MHA_CUDA_FORWARD_WIDTHS = 5 };
+/* Widths of heads that there are kernels for: those of all, one more backward and three forward. */
+enum { MHA_CUDA_WIDTHS = 2, MHA_CUDA_BACKWARD_WIDTHS = 3, MHA_CUDA_FORWARD_WIDTHS = 5 };
 
 typedef struct mha_cuda_plan {
     int type;  /* 0: bfloat16, 1: float16 */
-    int width; /* 0: 64, 1: 128, and forward 2: 96, 3: 192, 4: 256; the next larger one that there is */
+    int width; /* 0: 64, 1: 128, backward 2: 256, forward 2: 96, 3: 192, 4: 256; the next larger one that there is */
     mha_cuda_kind kind;
     bool spans;    /* forward: sequences are not alike, and a kernel finds their tiles; backward: blocks find them */
     bool few;      /* forward: tiles of fewer rows, of which fewer are wasted */
@@ -107,7 +107,7 @@ int mha_cuda_forward_keys(int width, mha_cuda_kind kind);
 
 /* Bytes of shared memory. */
 size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few);
-size_t mha_cuda_backward_shared(int width, int rows, int keys, mha_cuda_kind kind);
+size_t mha_cuda_backward_shared(int width, mha_cuda_kind kind); /* width: 0 to 2, as above */
 size_t mha_cuda_decode_shared(int width);
 
 /* Scratch of a call: what is not needed is NULL. */

@@ -21,7 +21,7 @@ static void check_shape(mha_context *ctx, shape s, uint64_t n)
 
 static const mha_type types[] = {MHA_BFLOAT16, MHA_FLOAT16};
 
-/* Widths of forward kernels; backward, those beyond 128 run in the general kernels. */
+/* Widths of kernels; backward, 192 runs in those of 256. */
 static const int64_t kernel_widths[] = {64, 128, 192, 256};
 
 /* Runs its body for both types, all of these widths, and full, top left and bottom right; `s` is the shape. */

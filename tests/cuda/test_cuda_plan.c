@@ -210,8 +210,8 @@ TEST(tiles_of_fewer_rows)
 
 TEST(names_of_kernels_are_all_different)
 {
-    const char *names[2 * MHA_CUDA_FORWARD_WIDTHS * MHA_CUDA_KINDS + 2 * 2 * (MHA_CUDA_KINDS + 6) + 4 + 2 * 4 +
-                      MHA_CUDA_GENERAL_KERNELS];
+    const char *names[2 * MHA_CUDA_FORWARD_WIDTHS * MHA_CUDA_KINDS +
+                      2 * MHA_CUDA_BACKWARD_WIDTHS * (MHA_CUDA_KINDS + 6) + 4 + 2 * 4 + MHA_CUDA_GENERAL_KERNELS];
     int count = 0;
     for (int n = 0; n < 4; n++) names[count++] = mha_cuda_forward_name(n / 2, 0, (mha_cuda_kind)(n % 2), true);
     for (int type = 0; type < 2; type++)
@@ -219,7 +219,7 @@ TEST(names_of_kernels_are_all_different)
             for (int kind = 0; kind < MHA_CUDA_KINDS; kind++)
                 names[count++] = mha_cuda_forward_name(type, width, (mha_cuda_kind)kind, false);
     for (int type = 0; type < 2; type++)
-        for (int width = 0; width < 2; width++) {
+        for (int width = 0; width < MHA_CUDA_BACKWARD_WIDTHS; width++) {
             for (int kind = 0; kind < MHA_CUDA_KINDS; kind++)
                 names[count++] = mha_cuda_backward_name(type, width, (mha_cuda_kind)kind, MHA_CUDA_MAIN);
             for (int kind = MHA_CUDA_OPTIONS; kind < MHA_CUDA_KINDS; kind++) {
@@ -381,6 +381,11 @@ TEST(kernels_of_backward_calls)
     BACKWARD_KERNEL("backward_bf16_64_maps", a.options.bias = pairs, a.options.bias.type = MHA_FLOAT32);
     BACKWARD_KERNEL("backward_bf16_64_maps", a.options.dropout = 0.5f, a.options.key_lengths = lengths);
     BACKWARD_KERNEL("backward_f16_128_maps", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 72), a.options.dropout = 0.5f);
+    BACKWARD_KERNEL("backward_bf16_256", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 136));
+    BACKWARD_KERNEL("backward_f16_256_causal", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 256), a.options.causal = true);
+    BACKWARD_KERNEL("backward_bf16_256_options", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 192), a.options.softcap = 3);
+    BACKWARD_KERNEL("backward_bf16_256_sequences", a = ask(MHA_BFLOAT16, 2, 1, 1, 9, 9, 256),
+                    a.options.key_lengths = lengths);
     BACKWARD_KERNEL("backward_bf16_128_sequences", a = ask(MHA_BFLOAT16, 2, 1, 1, 9, 9, 128),
                     a.options.key_lengths = lengths);
     mha_context_free(ctx);
@@ -443,11 +448,13 @@ TEST(what_needs_the_general_kernels_backward)
                                         NULL,
                                         NULL,
                                         NULL,
-                                        "widths that are not multiples of 8 up to 128"};
+                                        "widths that are not multiples of 8 up to 256",
+                                        NULL,
+                                        "a mask, a bias or dropout with widths above 128"};
     mha_tensor row = mha_tensor_1d(NULL, MHA_FLOAT32, 4);
     mha_context *ctx = remote_context();
-    for (int n = 0; n < 11; n++) {
-        question a = ask(MHA_BFLOAT16, 2, 4, 2, 64, 64, n < 9 ? 64 : n == 10 ? 136 : 16);
+    for (int n = 0; n < 13; n++) {
+        question a = ask(MHA_BFLOAT16, 2, 4, 2, 64, 64, n < 9 ? 64 : n == 9 ? 16 : n == 10 ? 264 : 136);
         a.extras.softmax = mha_tensor_4d(NULL, MHA_FLOAT32, 2, 4, 64, 2);
         if (n == 1) a.dlse = mha_tensor_3d(NULL, MHA_FLOAT32, 2, 4, 64);
         if (n == 2) a.gradients.importance = mha_tensor_2d(NULL, MHA_FLOAT32, 2, 4);
@@ -456,6 +463,7 @@ TEST(what_needs_the_general_kernels_backward)
         if (n == 5) a.options.alibi_slopes = a.gradients.alibi_slopes = row;
         if (n == 6) a.options.sinks = a.gradients.sinks = row;
         if (n == 7) a.options.bias = a.gradients.bias = mha_tensor_2d(NULL, MHA_FLOAT32, 64, 64);
+        if (n == 12) a.options.dropout = 0.5f;
         if (n == 8) a.options.window_left = 3, a.options.softcap = 2, a.options.dropout = 0.5f;
         mha_gradient_call call = {.gradients = a.gradients, .dout = a.dout, .dlse = a.dlse};
         mha_status status =

@@ -18,8 +18,8 @@
 static bool begins(const char *name, const char *with) { return strncmp(name, with, strlen(with)) == 0; }
 
 /* The widths of kernels: those of forward and backward ones, then those that only forward has. */
-static const int widths[] = {64, 128, 96, 192, 256};
-enum { WIDTHS = sizeof widths / sizeof *widths, BACKWARD_WIDTHS = 2 };
+static const int widths[] = {64, 128, 256, 96, 192};
+enum { WIDTHS = sizeof widths / sizeof *widths, BACKWARD_WIDTHS = 3 };
 
 static int width_of(const char *name)
 {
@@ -188,6 +188,7 @@ static const char *forward(const fake_launch *l)
 typedef enum sight { FULL, CAUSAL, OPTIONS } sight; /* what rows see */
 
 static int rows_of_tile(int D) { return D == 64 ? 128 : 64; }
+static int keys_of_tile(int D) { return D == 256 ? 64 : 128; }
 
 static char *plain_row(mha_cuda_rows t, int64_t b, int64_t h, int64_t row)
 {
@@ -284,7 +285,7 @@ static void backward_head(const mha_cuda_backward *c, sight of, int width, int b
         for (int64_t i = 0; i < c->Tq; i++) {
             int64_t tile = ((int64_t)b * c->H + h) * c->row_tiles + i / rows, r = i % rows;
             const float *about = c->rows + tile * 3 * rows + r;
-            double dq[128] = {0};
+            double dq[256] = {0};
             span seen = keys_of(c, of, i);
             for (int64_t j = seen.first; j < seen.end; j++) {
                 double growth, x = score_of(c, of, dot(Q + i * D, K + j * D, D), b, h, i + c->offset - j, &growth);
@@ -334,20 +335,20 @@ static void convert(const mha_cuda_backward *c, int width, bool half)
 static const char *backward(const fake_launch *l)
 {
     const mha_cuda_backward *c = (const void *)l->parameter;
-    int width = width_of(l->name), rows = rows_of_tile(width);
+    int width = width_of(l->name), rows = rows_of_tile(width), keys = keys_of_tile(width);
     bool half = begins(l->name, "backward_f16");
     fake_map maps[] = {fake_map_of(&c->q), fake_map_of(&c->d_out), fake_map_of(&c->k),
                        fake_map_of(&c->v), fake_map_of(&c->dk),    fake_map_of(&c->dv)};
     if (c->D > width || c->E > width || c->D % 8 || c->E % 8) return "widths";
     for (int n = 0; n < 6; n++) {
         bool of_values = n == 1 || n == 3 || n == 5;
-        uint32_t box = n < 2 ? (uint32_t)rows : n < 4 ? 128 : 64;
+        uint32_t box = n < 2 ? (uint32_t)rows : n < 4 ? (uint32_t)keys : 64;
         if (maps[n].half != half) return "another type";
         if (!has_sizes(&maps[n], of_values ? c->E : c->D, n < 2 ? c->Tq : c->Tk, n < 2 ? c->H : c->G, c->B, box))
             return "a tensor's sizes";
     }
     bool brief = strstr(l->name, "_brief");
-    if (c->row_tiles != up(c->Tq, rows) || c->key_tiles != up(c->Tk, 128)) return "tiles";
+    if (c->row_tiles != up(c->Tq, rows) || c->key_tiles != up(c->Tk, keys)) return "tiles";
     if (c->bound_tiles != (brief ? 0 : up(c->Tk, 512)) || !c->bounds != brief) return "bounds";
     if (brief ? c->parts != 1 && c->parts != c->key_tiles : c->parts) return "parts";
     if (l->early == (strstr(l->name, "prepare") != NULL)) return "starts early";

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { KEYS = 128, BOUND_KEYS = 512, ROW_KINDS = 3 };
+enum { BOUND_KEYS = 512, ROW_KINDS = 3 };
 
 static const double log2_e = 1.4426950408889634;
 
@@ -115,7 +115,8 @@ static int up(int64_t a, int b) { return (int)((a + b - 1) / b); }
 const char *fake_backward_parts(const fake_launch *l)
 {
     const mha_cuda_backward *c = (const void *)l->parameter;
-    int width = strstr(l->name, "_128") ? 128 : 64, rows = width == 64 ? 128 : 64;
+    int width = strstr(l->name, "_256") ? 256 : strstr(l->name, "_128") ? 128 : 64;
+    int rows = width == 64 ? 128 : 64, tile_keys = width == 256 ? 64 : 128;
     mha_tensor q = tensor_of(&c->q), k = tensor_of(&c->k), v = tensor_of(&c->v), dout = tensor_of(&c->d_out);
     bool packed_q = c->query_starts.data, packed_k = c->key_starts.data, main = true;
     int64_t blocks = (int64_t)c->G * c->slots;
@@ -124,11 +125,12 @@ const char *fake_backward_parts(const fake_launch *l)
     if (q.size[3] != c->D || k.size[3] != c->D || v.size[3] != c->E || dout.size[3] != c->E) return "sizes";
     if (q.size[2] != c->query_rows || k.size[2] != c->key_rows || v.size[2] != c->key_rows) return "rows";
     if (q.size[0] != (packed_q ? 1 : c->B) || k.size[0] != (packed_k ? 1 : c->B)) return "sequences";
-    if (fake_map_of(&c->q).rows != (uint32_t)rows || fake_map_of(&c->k).rows != KEYS) return "boxes";
-    if (c->row_tiles != up(c->Tq, rows) || c->key_tiles != up(c->Tk, KEYS) || c->bound_tiles != up(c->Tk, BOUND_KEYS))
+    if (fake_map_of(&c->q).rows != (uint32_t)rows || fake_map_of(&c->k).rows != (uint32_t)tile_keys) return "boxes";
+    if (c->row_tiles != up(c->Tq, rows) || c->key_tiles != up(c->Tk, tile_keys) ||
+        c->bound_tiles != up(c->Tk, BOUND_KEYS))
         return "tiles";
     if (c->row_slots != slots_of(c, packed_q, c->query_rows, rows, c->row_tiles) ||
-        c->key_slots != slots_of(c, packed_k, c->key_rows, KEYS, c->key_tiles) ||
+        c->key_slots != slots_of(c, packed_k, c->key_rows, tile_keys, c->key_tiles) ||
         c->bound_slots != slots_of(c, packed_k, c->key_rows, BOUND_KEYS, c->bound_tiles))
         return "slots";
     if (c->slots != c->key_slots && (c->slots != c->key_tiles || c->first_slot % c->slots || packed_k))

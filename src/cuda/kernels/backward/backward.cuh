@@ -17,6 +17,8 @@
  * number of tiles) for `convert`, which does the same additions. So the bits do not depend on the number of heads.
  *
  * Heads of other widths, multiples of 8, run on the next larger kernel: the copy engine fills tiles with zeros and cuts results.
+ * Beyond 128 columns a warpgroup cannot hold dV and dK of 64 keys. A block then owns 64 keys; both warpgroups compute S and dP of
+ * all of them, and each dV, dK and dQ of half of the columns: seven products in place of five, and nothing else to exchange.
  *
  * The kernels of a call start early (programmatic dependent launch): each waits for the one before it itself. */
 #ifndef MHA_CUDA_BACKWARD_CUH
@@ -54,8 +56,8 @@ MHA_DEVICE void put_rows(const mha_cuda_backward &c, const WORK &w, const volati
                          uint32_t to, const float (&x)[D / 2], float by)
 {
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
-    int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
-    to += who * 64 * ROW_BYTES;
+    int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8, column = HALVES ? who * D : 0;
+    to += HALVES ? column / PANEL * KEYS * ROW_BYTES : who * 64 * ROW_BYTES;
     if (is_lost(x)) {
         c.lost_keys[(w.batch * c.G + w.head) * c.key_tiles + w.first / KEYS] = 1;
         if (c.any) *c.any = 1;
@@ -70,18 +72,22 @@ MHA_DEVICE void put_rows(const mha_cuda_backward &c, const WORK &w, const volati
     }
     publish_shared();
     group_sync(ALL + 1 + who, GROUP);
-    int first = w.first + who * 64, batch = w.batch;
+    int first = w.first + (HALVES ? 0 : who * 64), batch = w.batch;
     if constexpr (KIND >= SEQUENCES) {
         int count = part->keys - first;
         first += part->key_row, batch = part->key_batch;
         if (c.key_starts.data && count < 64) {
-            put_some_rows<T>(values ? c.grad_v : c.grad_k, batch, w.head, first, to, count, values ? c.E : c.D);
+            if constexpr (HALVES) {
+                mha_cuda_rows rows = values ? c.grad_v : c.grad_k;
+                rows.data = (T *)rows.data + column;
+                put_some_rows<T>(rows, batch, w.head, first, to, count, min(D, (values ? c.E : c.D) - column));
+            } else put_some_rows<T>(values ? c.grad_v : c.grad_k, batch, w.head, first, to, count, values ? c.E : c.D);
             return;
         }
     }
     if (thread == 0) {
         for (int panel = 0; panel < D / PANEL; panel++)
-            copy_out(values ? &c.dv : &c.dk, to + panel * KEYS * ROW_BYTES, panel * PANEL, first, w.head, batch);
+            copy_out(values ? &c.dv : &c.dk, to + panel * KEYS * ROW_BYTES, column + panel * PANEL, first, w.head, batch);
         copies_commit();
     }
 }
@@ -158,7 +164,8 @@ MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k
                      uint32_t (&ds)[QUERIES / 4], uint32_t n, int head, int q0, int who, F last_is_done)
 {
     const volatile part_of_sequence &part = *s.part;
-    int thread = threadIdx.x % GROUP, lane = thread % 32, key = w.first + who * 64 + thread / 32 * 16, stage = n % S::STAGES;
+    int thread = threadIdx.x % GROUP, lane = thread % 32, key = w.first + (HALVES ? 0 : who * 64) + thread / 32 * 16,
+        stage = n % S::STAGES;
     bool bits = KIND == MAPS && (c.mask.data || c.dropped), tiles = KIND == MAPS && c.bias_stages;
     if (KIND >= SEQUENCES) clear_padding<D, QUERIES>(s, stage, q0, who);
 #pragma unroll
@@ -207,23 +214,24 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY, typename WORK>
 MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const WORK &w, int who,
                             uint32_t base, int turn)
 {
-    enum { SUMS = QUERIES * D / CONSUMERS, STAGES = shared_memory<T, D, QUERIES, KIND>::STAGES };
-    int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
-    int key = w.first + who * 64 + warp * 16 + lane / 4, group = c.H / c.G, total = group * w.count;
-    float dk[D / 2], dv[D / 2], power[2], scale = c.scale * 1.44269504f;
+    enum { STAGES = shared_memory<T, D, QUERIES, KIND>::STAGES, OWN = HALVES ? D / 2 : D }; /* columns of dK and dV */
+    int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32, first_key = HALVES ? 0 : who * 64;
+    int key = w.first + first_key + warp * 16 + lane / 4, group = c.H / c.G, total = group * w.count;
+    float dk[OWN / 2], dv[OWN / 2], power[2], scale = c.scale * 1.44269504f;
     float head_power = WAY == INTEGERS ? power_of<KIND>(c, s.part, w.head, w.batch) : 1;
     bool tail = w.first + KEYS > c.Tk;
     uint32_t p[QUERIES / 4], ds[QUERIES / 4];
-    uint64_t k = factor(shared_address(s.k) + who * 64 * ROW_BYTES, 0);
-    uint64_t v = factor(shared_address(s.v) + who * 64 * ROW_BYTES, 0);
+    uint64_t k = factor(shared_address(s.k) + first_key * ROW_BYTES, 0);
+    uint64_t v = factor(shared_address(s.v) + first_key * ROW_BYTES, 0);
     int number = 0, last_head = 0, last_tile = 0; /* of the last tile: among all; where it is */
 #pragma unroll
-    for (int i = 0; i < D / 2; i++) dk[i] = dv[i] = 0;
+    for (int i = 0; i < OWN / 2; i++) dk[i] = dv[i] = 0;
 
-    /* dQ of tile n: 64 rows of it and 64 columns for each warpgroup. */
-    auto issue_dq = [&](float(&dq)[32], uint32_t n) {
+    /* dQ of tile n: 64 rows of it and 64 columns, a piece for each warpgroup or, of halves, the first or second of two. */
+    auto piece_of = [&](int half) { return HALVES ? who * 2 + half : who; };
+    auto issue_dq = [&](float(&dq)[32], uint32_t n, int half) {
         uint64_t a = factor(shared_address(s.ds[n % 2]) + (QUERIES == 128 ? who * 64 * ROW_BYTES : 0), 0);
-        uint64_t b = factor(shared_address(s.k) + (QUERIES == 128 ? 0 : who * KEYS * ROW_BYTES), KEYS * ROW_BYTES);
+        uint64_t b = factor(shared_address(s.k) + (QUERIES == 128 ? 0 : piece_of(half) * KEYS * ROW_BYTES), KEYS * ROW_BYTES);
         barrier_wait(shared_address(&s.ds_full[n % 2]), n / 2 % 2);
         products_begin();
 #pragma unroll
@@ -237,7 +245,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
         int part = w.first / KEYS;
         bool split = c.parts > 1, done = !split && part == last_part<QUERIES>(c, last_tile, KIND == CAUSAL);
         int64_t tiles = (int64_t)c.B * c.H * c.row_tiles,
-                at = ((split ? part * tiles : 0) + number) * QUERIES * D + who * SUMS;
+                at = ((split ? part * tiles : 0) + number) * QUERIES * D + who * PIECE;
         float4 *sums = (float4 *)((float *)c.sums + at) + thread;
         if (!split && part > 0) {
 #pragma unroll
@@ -259,12 +267,13 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
         T *dq_rows = (T *)c.dq.data + w.batch * c.dq.batch + last_head * c.dq.head;
         put_dq<T, QUERIES>(c, x, dq_rows, c.Tq, last_tile, who, warp);
     };
-    auto send_dq = [&](float(&dq)[32]) {
+    auto send_dq = [&](float(&dq)[32], int half) {
         if (WAY == ORDERED) {
             send_in_order(dq);
             return;
         }
-        unsigned long long *to = (unsigned long long *)(c.sums + (int64_t)number * QUERIES * D + who * SUMS) + thread;
+        unsigned long long *to =
+            (unsigned long long *)(c.sums + (int64_t)number * QUERIES * D + piece_of(half) * PIECE) + thread;
 #pragma unroll
         for (int i = 0; i < 32; i += 2) {
             int low = __float2int_rn(dq[i] * power[i / 2 % 2]), high = __float2int_rn(dq[i + 1] * power[i / 2 % 2]);
@@ -324,22 +333,31 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
             }
         }
         barrier_wait(shared_address(&s.ds_empty[at % 2]), at / 2 % 2 ^ 1);
-        uint32_t row = shared_address(s.ds[at % 2]) + who * QUERIES * ROW_BYTES +
+        uint32_t row = shared_address(s.ds[at % 2]) + (HALVES ? 0 : who * QUERIES * ROW_BYTES) +
                        (lane / 16 * 8 + lane % 8) * ROW_BYTES + ((warp * 2 + lane / 8 % 2) ^ (lane % 8)) * 16;
 #pragma unroll
-        for (int b = 0; b < QUERIES / 8; b += 2)
+        for (int b = 0; b < QUERIES / 8; b += 2) {
+            if (HALVES && b / (QUERIES / 16) != who) continue; /* both have all of it */
             store_matrices_turned(row + b * 8 * ROW_BYTES, ds[2 * b], ds[2 * b + 1], ds[2 * b + 2], ds[2 * b + 3]);
+        }
         publish_shared();
         __syncwarp();
         if (lane == 0) barrier_arrive(shared_address(&s.ds_full[at % 2]));
-        issue_dq(dq, at - 1);
-        add_rows<T, D, QUERIES>(dv, p, factor(shared_address(s.d_out[stage]), QUERIES * ROW_BYTES));
-        add_rows<T, D, QUERIES>(dk, ds, factor(shared_address(s.q[stage]), QUERIES * ROW_BYTES));
-        products_wait<2>();
+        const int columns = HALVES ? who * (OWN / PANEL) * QUERIES * ROW_BYTES : 0; /* in tiles of rows */
+        issue_dq(dq, at - 1, 0);
+        add_rows<T, OWN, QUERIES>(dv, p, factor(shared_address(s.d_out[stage]) + columns, QUERIES * ROW_BYTES));
+        if constexpr (HALVES) {
+            products_wait<1>();
+            touch(dq);
+            if (n > 0) send_dq(dq, 0);
+            issue_dq(dq, at - 1, 1);
+        }
+        add_rows<T, OWN, QUERIES>(dk, ds, factor(shared_address(s.q[stage]) + columns, QUERIES * ROW_BYTES));
+        products_wait<HALVES ? 1 : 2>();
         touch(dq);
         if (n > 0) {
             if (lane == 0) barrier_arrive(shared_address(&s.ds_empty[(at - 1) % 2]));
-            send_dq(dq);
+            send_dq(dq, 1);
         }
         products_wait<1>();
         touch(dv);
@@ -365,21 +383,23 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
         float dq[32];
         uint32_t last = base + total - 1;
         for (int n = 0; n < total; n++) step(n);
-        issue_dq(dq, last);
-        products_wait<0>();
-        touch(dk), touch(dq);
-        keep(ds);
-        if (WAY == ORDERED) {
-            if (lane == 0) barrier_arrive(shared_address(&s.empty[last % STAGES]));
-            if (lane == 0) barrier_arrive(shared_address(&s.ds_empty[last % 2]));
+        for (int half = 0; half <= HALVES; half++) {
+            issue_dq(dq, last, half);
+            products_wait<0>();
+            touch(dk), touch(dq);
+            keep(ds);
+            if (WAY == ORDERED) {
+                if (lane == 0) barrier_arrive(shared_address(&s.empty[last % STAGES]));
+                if (lane == 0) barrier_arrive(shared_address(&s.ds_empty[last % 2]));
+            }
+            send_dq(dq, half);
         }
-        send_dq(dq);
         group_sync(ALL, CONSUMERS * GROUP);
     }
     if (WAY == ORDERED && thread == 0) barrier_arrive(shared_address(&s.keys_empty));
     /* Results leave through the memory of K and V, or of dS where the next keys are on their way. */
-    put_rows<T, D, KIND>(c, w, s.part, who, false, shared_address(WAY == ORDERED ? s.ds[0] : s.k), dk, c.scale);
-    put_rows<T, D, KIND>(c, w, s.part, who, true,
+    put_rows<T, OWN, KIND>(c, w, s.part, who, false, shared_address(WAY == ORDERED ? s.ds[0] : s.k), dk, c.scale);
+    put_rows<T, OWN, KIND>(c, w, s.part, who, true,
                          WAY == ORDERED ? shared_address(s.ds[0]) + KEYS * D * 2 : shared_address(s.v), dv,
                          KIND == MAPS ? c.kept : 1);
     if (WAY == INTEGERS) {
@@ -453,7 +473,7 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
     }
     work w = work_of<QUERIES, KIND>(c, s.part);
     if (w.count < 0) return; /* there is no such tile */
-    if constexpr (KIND >= SEQUENCES) {
+    if constexpr (KIND >= SEQUENCES || HALVES) { /* for want of registers */
         if (threadIdx.x == 0) s.own = w;
         __syncthreads();
         if (threadIdx.x < GROUP) {

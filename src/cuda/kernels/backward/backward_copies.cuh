@@ -9,7 +9,7 @@ namespace
 {
 
 template <typename T, int D, int QUERIES, kind KIND> struct shared_memory {
-    enum { STAGES = KIND == MAPS ? 2 : 3 };
+    enum { STAGES = KIND == MAPS || HALVES ? 2 : 3 };
     alignas(1024) T k[KEYS * D];
     alignas(1024) T v[KEYS * D];
     alignas(1024) T q[STAGES][QUERIES * D];

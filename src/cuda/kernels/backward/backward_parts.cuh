@@ -14,7 +14,14 @@
 namespace
 {
 
-enum { GROUP = 128, CONSUMERS = 2, KEYS = 128, ALL = 1 };
+/* A block owns 128 keys, half of them for each warpgroup that computes; or, as backward_wide.cu has it, 64 for both, and half of
+ * the columns of dK, dV and dQ for each. */
+#ifndef MHA_CUDA_BACKWARD_KEYS
+#define MHA_CUDA_BACKWARD_KEYS 128
+#endif
+enum { GROUP = 128, CONSUMERS = 2, KEYS = MHA_CUDA_BACKWARD_KEYS, ALL = 1 };
+enum { HALVES = KEYS == 64 }; /* of columns, in place of keys */
+enum { PIECE = 64 * 64 };     /* numbers of dQ that a warpgroup computes at a time */
 
 /* Registers of a thread of the warpgroup that copies, and of one that computes. With more than a block has, it would wait for ever. */
 enum { FEW = 24, MANY = 240 };

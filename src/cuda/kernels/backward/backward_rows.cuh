@@ -295,13 +295,14 @@ MHA_DEVICE void convert_rows(const mha_cuda_backward &c, const part_of_sequence 
     int64_t number = tile_number<KIND>(c, p, batch, head, tile);
     int lane = threadIdx.x % 32, who = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / 32,
         row = (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4, padded = KIND >= SEQUENCES ? p->padded : c.Tq;
-    const long long *sums = (const long long *)(c.sums + number * QUERIES * D) + who * 16 * GROUP + threadIdx.x % GROUP;
+    const long long *sums = (const long long *)(c.sums + number * QUERIES * D) + who * (PIECE / 2) + threadIdx.x % GROUP;
     const float *power = c.rows + number * ROW_KINDS * QUERIES + POWER * QUERIES + row;
     bool there = tile * QUERIES + row - lane / 4 < padded; /* the same for a warp */
-    long long both[16];
+    enum { PIECES = QUERIES * D / PIECE / 2 }; /* of a thread, in every second place */
+    long long both[PIECES][16];
     float own[2] = {power[0], power[8]};
 #pragma unroll
-    for (int i = 0; i < 16; i++) both[i] = there ? sums[i * GROUP] : 0;
+    for (int i = 0; i < 16 * PIECES; i++) both[i / 16][i % 16] = there ? sums[i / 16 * PIECE + i % 16 * GROUP] : 0;
     bool lost = is_lost_tile<QUERIES, KIND, INTEGERS>(c, p, tile, head, batch);
     if (c.any && threadIdx.x == 0) {
         c.lost_rows[((int64_t)batch * c.H + head) * c.row_tiles + tile] = lost;
@@ -315,15 +316,18 @@ MHA_DEVICE void convert_rows(const mha_cuda_backward &c, const part_of_sequence 
     if (!there) return;
     float head_power = power_of<KIND>(c, p, head / (c.H / c.G), batch);
     float by[2] = {c.scale / (own[0] * head_power), c.scale / (own[1] * head_power)};
-    uint32_t x[16];
 #pragma unroll
-    for (int i = 0; i < 16; i++) {
-        int low = (int)both[i], high = (int)((both[i] - low) >> 32);
-        x[i] = pack<T>((float)low * by[i % 2], (float)high * by[i % 2]);
+    for (int piece = 0; piece < PIECES; piece++) {
+        uint32_t x[16];
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            int low = (int)both[piece][i], high = (int)((both[piece][i] - low) >> 32);
+            x[i] = pack<T>((float)low * by[i % 2], (float)high * by[i % 2]);
+        }
+        T *dq = (T *)c.dq.data + head * c.dq.head;
+        dq += KIND >= SEQUENCES ? p->query_batch * c.dq.batch + p->query_row * c.dq.row : batch * c.dq.batch;
+        put_dq<T, QUERIES>(c, x, dq, padded, tile, who + 2 * piece, warp);
     }
-    T *dq = (T *)c.dq.data + head * c.dq.head;
-    dq += KIND >= SEQUENCES ? p->query_batch * c.dq.batch + p->query_row * c.dq.row : batch * c.dq.batch;
-    put_dq<T, QUERIES>(c, x, dq, padded, tile, who, warp);
 }
 
 template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda_backward &c)
