@@ -160,9 +160,9 @@ MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
  * cache's rows and the arguments that are plain pointers to integers or bools are the host's. A layer with query_starts
  * writes zeros to rows of `out` that belong to no sequence.
  *
- * Attention in bfloat16 and float16 (all tensors alike) with D and E that are multiples of 8 and scale > 0 runs on tensor
- * cores if the last stride is 1 and the others and addresses are multiples of 16 bytes: forward, up to 256 wide, with all
- * options, unless weights or scores are asked for; backward, up to 256 wide, or 128 with a mask, bias or dropout, unless a gradient of slopes or sinks, or
+ * Attention in bfloat16 and float16 (all tensors alike) with D and E that are multiples of 8 up to 256 and scale > 0 runs
+ * on tensor cores if the last stride is 1 and the others and addresses are multiples of 16 bytes: forward with all
+ * options, unless weights or scores are asked for; backward with all options, unless a gradient of slopes or sinks, or
  * importance is asked for, or dlse is given; a bias that heads, rows or keys share has its gradient from general kernels.
  * Decoding and statistics of queries and keys run there with D of 64 or 128, statistics unless there is a mask, bias,
  * softcap or slope, but for heatmap, sets, top_weights, top_keys and distances on a grid. Anything else runs in general

@@ -97,7 +97,6 @@ static mha_status find_backward(mha_context *ctx, mha_cuda_device *d)
     for (int n = 0; n < 2 * OF_TYPE; n++) {
         int type = n / OF_TYPE, width = n / MHA_CUDA_KINDS % MHA_CUDA_BACKWARD_WIDTHS;
         mha_cuda_kind kind = (mha_cuda_kind)(n % MHA_CUDA_KINDS);
-        if (width > 1 && kind == MHA_CUDA_MAPS) continue; /* there is none */
         for (int step = 0; step < MHA_CUDA_STEPS; step++)
             TRY(find(ctx, &d->backward[type][width][kind][step], module_of_backward(width, kind),
                      mha_cuda_backward_name(type, width, kind, (mha_cuda_step)step),

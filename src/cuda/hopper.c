@@ -283,7 +283,8 @@ static void add_backward_sequences(mha_cuda_backward *c, const mha_problem *p, c
 }
 
 /* What the kernels with maps are told beyond them. */
-static mha_status add_backward_maps(mha_cuda_backward *c, const mha_problem *p, const mha_cuda_scratch *s)
+static mha_status add_backward_maps(mha_cuda_backward *c, const mha_problem *p, const mha_cuda_plan *plan,
+                                    const mha_cuda_scratch *s)
 {
     const mha_cuda_general general = mha_cuda_describe_general(p);
     mha_tensor mask = p->options.mask, bias = p->options.bias;
@@ -295,7 +296,8 @@ static mha_status add_backward_maps(mha_cuda_backward *c, const mha_problem *p, 
         mha_cuda_plan_forward(&anew, p);
         c->lost_anew = s->lost_anew, c->anew_tiles = anew.row_tiles * anew.rows / 64;
     }
-    if (!bias.rank || !has_bias_tiles(bias) || !mha_element_count(bias)) return MHA_OK;
+    bool room = plan->width < 2; /* for tiles of bias */
+    if (!bias.rank || !room || !has_bias_tiles(bias) || !mha_element_count(bias)) return MHA_OK;
     c->bias_batch = bias.size[0] > 1, c->bias_head = bias.size[1] > 1;
     c->bias_stages = bias.type == MHA_FLOAT32 ? 1 : 2;
     return mha_cuda_map(p->ctx, &c->bias_map, bias, 64);
@@ -376,7 +378,7 @@ mha_status mha_cuda_hopper_backward(const mha_gradient_call *call, mha_arena *ar
     TRY(fill_backward(&c, &plan, call, &s));
     if (plan.kind >= MHA_CUDA_OPTIONS) add_backward_options(&c, p, &plan, &s);
     if (plan.spans) add_backward_sequences(&c, p, &plan);
-    if (plan.kind == MHA_CUDA_MAPS) TRY(add_backward_maps(&c, p, &s));
+    if (plan.kind == MHA_CUDA_MAPS) TRY(add_backward_maps(&c, p, &plan, &s));
     int32_t launches = mha_cuda_bias_launches(call);
     if (launches) TRY(add_backward_bias(&c, call));
     TRY(get_lse(p, &s));

@@ -122,14 +122,14 @@ size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few)
     return tiles + (columns <= 128 ? q : 0);
 }
 
-/* K and V, three stages of Q, dO and the numbers of rows, two of dS; two stages with tiles of bias or wide heads. */
+/* K and V, three stages of Q, dO and the numbers of rows, two of dS; two stages with maps or wide heads, which have no tiles of bias. */
 size_t mha_cuda_backward_shared(int width, mha_cuda_kind kind)
 {
     bool maps = kind == MHA_CUDA_MAPS;
     size_t d = (size_t)backward_widths[width].columns, r = (size_t)backward_widths[width].rows,
            k = (size_t)backward_widths[width].keys, stages = maps || d > 128 ? 2 : 3;
     return 2 * (2 * k * d + stages * 2 * r * d + 2 * r * k) + stages * 3 * r * sizeof(float) + BARRIERS / 2 +
-           (maps ? MHA_CUDA_MAP_BYTES + MHA_CUDA_BIT_BYTES(k) : 0);
+           (maps ? (d > 128 ? 0 : MHA_CUDA_MAP_BYTES) + MHA_CUDA_BIT_BYTES(k) : 0);
 }
 
 /* Stages of K and V, the rows, and what warps tell each other. */
@@ -251,7 +251,6 @@ const char *mha_cuda_obstacle_backward(const mha_gradient_call *call)
                                {call->others, "keys that a layer adds"}};
     const char *why = views_obstacle(p);
     if (!why && (!can_fill(p->D, 256) || !can_fill(p->E, 256))) why = "widths that are not multiples of 8 up to 256";
-    if (!why && has_maps(p) && (p->D > 128 || p->E > 128)) why = "a mask, a bias or dropout with widths above 128";
     if (!why) why = options_obstacle_backward(p);
     if (!why && !p->extras.softmax.rank) why = mha_cuda_obstacle(p); /* of the other forward pass */
     for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);

@@ -384,6 +384,7 @@ TEST(kernels_of_backward_calls)
     BACKWARD_KERNEL("backward_bf16_256", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 136));
     BACKWARD_KERNEL("backward_f16_256_causal", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 256), a.options.causal = true);
     BACKWARD_KERNEL("backward_bf16_256_options", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 192), a.options.softcap = 3);
+    BACKWARD_KERNEL("backward_bf16_256_maps", a = ask(MHA_BFLOAT16, 2, 4, 2, 700, 600, 256), a.options.mask = pairs);
     BACKWARD_KERNEL("backward_bf16_256_sequences", a = ask(MHA_BFLOAT16, 2, 1, 1, 9, 9, 256),
                     a.options.key_lengths = lengths);
     BACKWARD_KERNEL("backward_bf16_128_sequences", a = ask(MHA_BFLOAT16, 2, 1, 1, 9, 9, 128),
@@ -450,7 +451,7 @@ TEST(what_needs_the_general_kernels_backward)
                                         NULL,
                                         "widths that are not multiples of 8 up to 256",
                                         NULL,
-                                        "a mask, a bias or dropout with widths above 128"};
+                                        NULL};
     mha_tensor row = mha_tensor_1d(NULL, MHA_FLOAT32, 4);
     mha_context *ctx = remote_context();
     for (int n = 0; n < 13; n++) {

@@ -180,7 +180,7 @@ MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k
         uint32_t count = n * (QUERIES / 64) + half, *own_p = p + 16 * half, *own_ds = ds + 16 * half;
         maps_of_tile maps = {w, part, head, first, nullptr, 0};
         if constexpr (KIND == MAPS)
-            maps.bits = s.bits[count % BIT_STAGES] + (who * 4 + thread / 32) * BIT_ROWS + lane % 4 * 2;
+            maps.bits = s.bits[count % BIT_STAGES] + ((HALVES ? 0 : who * 4) + thread / 32) * BIT_ROWS + lane % 4 * 2;
         if (tiles) {
             int at = map_stage(count, c.bias_stages);
             barrier_wait(shared_address(&s.map_full[at]), map_parity(count, c.bias_stages));

@@ -15,7 +15,7 @@ template <typename T, int D, int QUERIES, kind KIND> struct shared_memory {
     alignas(1024) T q[STAGES][QUERIES * D];
     alignas(1024) T d_out[STAGES][QUERIES * D];
     alignas(1024) T ds[2][QUERIES * KEYS];
-    alignas(1024) unsigned char maps[KIND == MAPS ? MHA_CUDA_MAP_BYTES : 1]; /* tiles of bias, 64 rows each */
+    alignas(1024) unsigned char maps[KIND == MAPS && !HALVES ? MHA_CUDA_MAP_BYTES : 1]; /* tiles of bias, 64 rows each */
     alignas(128) float rows[STAGES][ROW_KINDS * QUERIES];
     alignas(16) unsigned char masks[KIND == MAPS ? BIT_STAGES : 1][KIND == MAPS ? 64 * KEYS : 1];
     alignas(8) uint32_t bits[KIND == MAPS ? BIT_STAGES : 1][KIND == MAPS ? finders::SIXTEENS * BIT_ROWS : 2];

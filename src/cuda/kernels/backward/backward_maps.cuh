@@ -25,7 +25,7 @@ struct maps_of_tile {
 /* The first of the keys of a thread. */
 MHA_DEVICE int first_key(const maps_of_tile &m)
 {
-    int thread = threadIdx.x - GROUP;
+    int thread = HALVES ? threadIdx.x % GROUP : threadIdx.x - GROUP;
     return m.w.first + thread / 32 * 16 + thread % 32 / 4;
 }
 
@@ -152,6 +152,7 @@ MHA_DEVICE void add_bias(float (&x)[32], const mha_cuda_backward &c, const maps_
 /* The gradient of the bias of the thread's two rows from 8 b on: a warp has 32 bytes of each row. */
 MHA_DEVICE void put_bias(const float (&x)[4], const mha_cuda_backward &c, const maps_of_tile &m, int b)
 {
+    if (HALVES && threadIdx.x >= 2 * GROUP) return; /* the other warpgroup has the same */
     int row = m.row + 8 * b + threadIdx.x % 4 * 2, key = first_key(m), queries = m.part.queries, length = m.part.length;
     float *to = (float *)c.dbias.data + place(c.dbias, m.w.batch, m.head, row, key);
 #pragma unroll
