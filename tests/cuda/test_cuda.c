@@ -75,7 +75,7 @@ TEST(heads_of_other_widths)
     mha_context *ctx = make_context(NULL);
     if (!ctx) return;
     for (int n = 0; n < 12 * 8; n++) {
-        shape s = {.B = 2, .H = 4, .G = 2, .Tq = n / 4 % 2 ? 530 : 150, .Tk = 200, .type = types[n % 2]};
+        shape s = {.B = 1, .H = 4, .G = 2, .Tq = n / 4 % 2 ? 530 : 150, .Tk = 200, .type = types[n % 2]};
         s.D = widths[n / 8][0], s.E = widths[n / 8][1];
         s.causal = n / 2 % 2, s.layout = n % 3 ? BHTD : BTHD;
         check_shape(ctx, s, 350 + (uint64_t)n);
@@ -283,6 +283,7 @@ TEST(alone_and_in_a_batch)
     if (!ctx) return;
     for_each_kernel(s, .B = 64, .H = 4, .G = 2, .Tq = 300, .Tk = 400)
     {
+        if (s.D > 128) s.H = 2, s.G = 1; /* drawing the numbers is what takes the time */
         rng r = rng_make(seed(), 900);
         call all = call_make(s, &r);
         shape single = s;

@@ -229,6 +229,7 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D> &s, const mha_cuda_decode &c, 
             multiply<T>(o[2 * i], w, b[0], b[1]);
             multiply<T>(o[2 * i + 1], w, b[2], b[3]);
         }
+        finish_loads();
         __syncwarp();
         if (lane == 0) barrier_arrive(shared_address(&s.empty[stage]));
     }

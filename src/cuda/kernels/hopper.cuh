@@ -101,6 +101,10 @@ MHA_DEVICE void copies_read(void) { asm volatile("cp.async.bulk.wait_group.read 
 /* What ordinary stores wrote becomes visible to copies and products. */
 MHA_DEVICE void publish_shared(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+/* What this thread read with ordinary loads has come, and copies may write over it. Without it an arrival at a barrier overtakes
+ * loads that are on their way, and so does the copy that follows: decode read keys of a later tile in one call of 70. */
+MHA_DEVICE void finish_loads(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 /* ---- Registers -------------------------------------------------------------------------------------------------- */
 
 template <int COUNT> MHA_DEVICE void registers_give(void)

@@ -177,6 +177,7 @@ template <int EACH> MHA_DEVICE void few_compute(few_memory &s, const product &c,
                 }
             }
         }
+        finish_loads();
         __syncwarp();
         if (lane == 0) barrier_arrive(shared_address(&s.empty[stage]));
         if (++stage == FEW_STAGES) stage = 0, round ^= 1;

@@ -92,6 +92,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             int stage = map_stage(at.k.count - 1, c.bias_stages), bytes = S::MAP_BYTES / c.bias_stages;
             barrier_wait(shared_address(&s.map_full[who][stage]), map_parity(at.k.count - 1, c.bias_stages));
             add_tile(x, c, shared_address(map_tile<KIND>(s, who)) + stage * bytes);
+            finish_loads();
             group_sync(OWN + who, GROUP);
             if (thread == 0) barrier_arrive(shared_address(&s.map_empty[who][stage]));
         };
