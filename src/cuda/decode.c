@@ -26,7 +26,7 @@ mha_status mha_cuda_decode_forward(const mha_problem *p, mha_arena *arena, bool 
         c.first_head = (int32_t)first;
         mha_cuda_launch l = {d->decode[type][width], mha_cuda_decode_name(type, width), some * c.splits,
                              MHA_CUDA_DECODE_THREADS, mha_cuda_decode_shared((int)p->D)};
-        TRY(mha_cuda_start(p->ctx, &l, &c));
+        TRY(mha_cuda_start_early(p->ctx, &l, &c));
     }
     return MHA_OK;
 }

@@ -8,7 +8,6 @@
 
 typedef struct mha_cuda_forward {
     CUtensorMap q, k, v, o; /* (B,H,T,D), in boxes of 64 columns */
-    float *lse;             /* (B,H,Tq), or NULL */
     int32_t *counter;       /* 0; tiles that blocks take beyond their first */
     float scale;            /* of scores, times log2(e); above 0 */
     int32_t Tq, Tk, H, B;
@@ -19,11 +18,11 @@ typedef struct mha_cuda_forward {
     int32_t section;   /* heads that are worked on together */
     int32_t tiles;     /* of all heads */
     mha_cuda_rows queries, keys, values;
+    mha_cuda_view lse, softmax; /* float32 (B,H,Tq,1) and (B,H,Tq,2), or none */
 
     /* For all kernels but the plain ones. */
-    mha_cuda_view as_lse, as_softmax; /* in place of lse: float32 (B,H,Tq,1) and (B,H,Tq,2), or none */
-    mha_cuda_rows results;            /* out */
-    const mha_cuda_span *spans;       /* the tiles of rows of all sequences; NULL: sequences are alike */
+    mha_cuda_rows results;      /* out */
+    const mha_cuda_span *spans; /* the tiles of rows of all sequences; NULL: sequences are alike */
     const int32_t *span_count;
     int32_t left, right;             /* row i sees keys from i + left to i + right */
     float scale_after;               /* of scores once they are modified: 1, or scale if nothing is */

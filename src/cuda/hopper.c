@@ -110,7 +110,7 @@ static mha_status find_spans(const mha_problem *p, const mha_cuda_plan *plan, co
     return mha_cuda_start(p->ctx, &l, &c);
 }
 
-/* Where results go. lse is dense or none for the kernels without options. */
+/* Where results go. */
 typedef struct targets {
     mha_tensor out, lse, softmax;
     int32_t *lost;
@@ -121,7 +121,6 @@ static mha_status add_all(mha_cuda_forward *c, const mha_problem *p, const mha_c
                           const mha_cuda_scratch *s)
 {
     add_options(c, p, plan);
-    c->as_lse = mha_cuda_view_of(to->lse), c->as_softmax = mha_cuda_view_of(to->softmax);
     c->results = rows_of(to->out);
     c->lost = to->lost;
     if (plan->spans) {
@@ -135,7 +134,8 @@ static mha_status add_all(mha_cuda_forward *c, const mha_problem *p, const mha_c
 static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, const targets *to, const mha_cuda_scratch *s)
 {
     mha_cuda_device *d = mha_cuda_of(p->ctx);
-    mha_cuda_forward c = {.lse = to->lse.data,
+    mha_cuda_forward c = {.lse = mha_cuda_view_of(to->lse),
+                          .softmax = mha_cuda_view_of(to->softmax),
                           .counter = (int32_t *)(uintptr_t)d->counter, // NOLINT(performance-no-int-to-ptr)
                           .scale = (float)(p->options.scale * log2_e),
                           .Tq = (int32_t)p->Tq,
@@ -161,17 +161,7 @@ static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, const
     int64_t blocks = plan->tiles < d->processors ? plan->tiles : d->processors;
     mha_cuda_launch l = {d->forward[plan->type][plan->width][plan->kind][plan->few], plan->kernel, blocks,
                          plan->threads, plan->shared};
-    return mha_cuda_start(p->ctx, &l, &c);
-}
-
-/* lse goes from scratch to the tensors of the caller. */
-static mha_status put_softmax(const mha_problem *p, float *lse)
-{
-    mha_cuda_softmax c = {lse, mha_cuda_view_of(p->extras.lse), mha_cuda_view_of(p->extras.softmax),
-                          p->B * p->H * p->Tq};
-    mha_cuda_launch l = {mha_cuda_of(p->ctx)->kernels[MHA_CUDA_K_softmax_put], "softmax_put",
-                         mha_cuda_blocks_for(c.rows), 256, 0};
-    return mha_cuda_start(p->ctx, &l, &c);
+    return mha_cuda_start_early(p->ctx, &l, &c);
 }
 
 mha_status mha_cuda_hopper_forward(const mha_problem *p, mha_arena *arena, bool run)
@@ -183,13 +173,11 @@ mha_status mha_cuda_hopper_forward(const mha_problem *p, mha_arena *arena, bool 
     if (!run || !plan.tiles) return MHA_OK;
     mha_problem own = *p;
     targets to = {p->out, p->extras.lse, p->extras.softmax, s.lost_rows};
-    if (s.lse) to.lse = dense_lse(p, s.lse);
     if (s.q) {
         own.q = dense_like(p->q, s.q);
         TRY(mha_cuda_copy_tensor(p->ctx, own.q, p->q, false));
     }
     TRY(forward(&own, &plan, &to, &s));
-    if (s.lse) TRY(put_softmax(p, s.lse));
     return s.lost_rows ? mha_cuda_general_repair(&own, s.lost_rows, plan.row_tiles * plan.rows / 64) : MHA_OK;
 }
 
@@ -322,7 +310,7 @@ static mha_status start_step(const mha_cuda_backward *c, const mha_cuda_plan *pl
         plan->brief ? d->brief[plan->type][plan->kind][step] : d->backward[plan->type][plan->width][plan->kind][step];
     l.name = plan->brief ? mha_cuda_brief_name(plan->type, plan->kind, own)
                          : mha_cuda_backward_name(plan->type, plan->width, plan->kind, own);
-    return step ? mha_cuda_start_early(ctx, &l, c) : mha_cuda_start(ctx, &l, c);
+    return mha_cuda_start_early(ctx, &l, c);
 }
 
 /* The kernel for one sequence after another, whose gradients of the bias are added up in this order. */

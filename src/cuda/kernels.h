@@ -9,7 +9,7 @@
 /* clang-format off */
 #define MHA_CUDA_SIDES(K, MODULE, NAME) K(MODULE, NAME##_nn) K(MODULE, NAME##_nt) K(MODULE, NAME##_tn) K(MODULE, NAME##_tt)
 #define MHA_CUDA_KERNELS(K)                                                                                            \
-    K(rows, softmax_put) K(rows, copy) K(rows, fill) K(rows, upload) K(rows, clear)                                    \
+    K(rows, copy) K(rows, fill) K(rows, upload) K(rows, clear)                                    \
     K(rows, places) K(rows, append) K(rows, gate) K(rows, gate_sums) K(rows, clean) K(rows, average_heads)             \
     K(rows, column_sums) K(rows, add_sums) K(spans, forward_spans)                                                     \
     K(norm, norm_forward) K(norm, norm_forward_wide) K(norm, norm_about) K(norm, norm_about_wide)                      \

@@ -434,14 +434,6 @@ int32_t mha_cuda_bias_launches(const mha_gradient_call *call)
 
 /* ---- Scratch ---------------------------------------------------------------------------------------------------- */
 
-bool mha_cuda_is_dense(mha_tensor t)
-{
-    int64_t stride = 1;
-    for (int axis = t.rank - 1; axis >= 0; stride *= t.size[axis], axis--)
-        if (t.size[axis] > 1 && t.stride[axis] != stride) return false;
-    return true;
-}
-
 static void lay_spans(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan, const mha_problem *p)
 {
     if (!plan->spans) return;
@@ -452,12 +444,8 @@ static void lay_spans(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan
 void mha_cuda_lay_forward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan, const mha_problem *p)
 {
     *s = (mha_cuda_scratch){0};
-    bool direct = !p->extras.softmax.rank && (!p->extras.lse.rank || mha_cuda_is_dense(p->extras.lse));
     lay_spans(s, arena, plan, p);
-    if (plan->kind < MHA_CUDA_OPTIONS) {
-        if (!direct) MHA_TAKE(arena, s->lse, p->B * p->H * p->Tq);
-        return;
-    }
+    if (plan->kind < MHA_CUDA_OPTIONS) return;
     MHA_TAKE(arena, s->lost_rows, (int64_t)plan->tiles * plan->rows / 64);
     if (mha_same_view(p->out, p->q) && p->output_role == MHA_OUTPUT) /* q is read again where something is lost */
         s->q = mha_arena_take(arena, mha_element_count(p->q), mha_type_size(p->q.type));

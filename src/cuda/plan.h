@@ -112,7 +112,7 @@ size_t mha_cuda_decode_shared(int width);
 
 /* Scratch of a call: what is not needed is NULL. */
 typedef struct mha_cuda_scratch {
-    float *lse;         /* (B,H,Tq), dense */
+    float *lse;         /* backward: (B,H,Tq), dense */
     void *out;          /* (B,H,Tq,E): the forward pass of a backward call without a softmax */
     void *dq, *dk, *dv; /* gradients that are computed and not asked for */
     float *bounds;      /* (B,G,bound_tiles,2), or with spans (G,bound_slots,2); none if brief */
@@ -133,8 +133,5 @@ typedef struct mha_cuda_scratch {
 void mha_cuda_lay_forward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan, const mha_problem *p);
 void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan,
                            const mha_gradient_call *call);
-
-/* Whether a tensor of rank 3 is dense, as kernels write lse. */
-bool mha_cuda_is_dense(mha_tensor t);
 
 #endif

@@ -4,14 +4,6 @@
 
 #include "view.h"
 
-/* lse (B,H,Tq), dense, beside the tensors of a caller. */
-typedef struct mha_cuda_softmax {
-    float *lse;
-    mha_cuda_view as_lse;     /* float32 (B,H,Tq,1) */
-    mha_cuda_view as_softmax; /* float32 (B,H,Tq,2): a reference and the sum of exponentials relative to it */
-    int64_t rows;             /* B*H*Tq */
-} mha_cuda_softmax;
-
 /* to = from, or to += from; from none: zeros. Both have the sizes of `to`. With `quads`, fours of numbers of the last axis lie
  * side by side, aligned. */
 typedef struct mha_cuda_copy {

@@ -85,10 +85,10 @@ TEST(tiles_and_scratch_of_forward_calls)
     expect(plan.row_tiles == 2 && plan.tiles == 6 && plan.section == 1 && scratch == 0, "section %d, scratch %zu",
            plan.section, scratch);
     a.extras.lse = mha_tensor_swap(mha_tensor_3d(NULL, MHA_FLOAT32, 1, 193, 3), 1, 2);
-    expect(!plan_forward(ctx, &a, &plan, &scratch) && scratch >= 3 * 193 * 4, "lse with strides: scratch %zu", scratch);
+    expect(!plan_forward(ctx, &a, &plan, &scratch) && scratch == 0, "lse with strides: scratch %zu", scratch);
     a.extras.lse = mha_tensor_3d(NULL, MHA_FLOAT32, 1, 3, 193);
     a.extras.softmax = mha_tensor_4d(NULL, MHA_FLOAT32, 1, 3, 193, 2);
-    expect(!plan_forward(ctx, &a, &plan, &scratch) && scratch >= 3 * 193 * 4, "softmax: scratch %zu", scratch);
+    expect(!plan_forward(ctx, &a, &plan, &scratch) && scratch == 0, "softmax: scratch %zu", scratch);
     mha_context_free(ctx);
 }
 

@@ -93,3 +93,47 @@ def test_module_compile_autocast():
     torch.testing.assert_close(compiled(q), mha.torch.scaled_dot_product_attention(q, q, q, is_causal=True))
     with torch.autocast("cuda", torch.bfloat16):
         assert mha.torch.scaled_dot_product_attention(q, q, q).dtype == torch.bfloat16
+
+
+def test_graph_behind_memory_operations_and_another_stream():
+    """Kernels start early: they must wait for whatever comes before them, which need not be a kernel."""
+    torch.manual_seed(3)
+    sources = [torch.randn(2, 4, 300, 64, device=DEVICE, dtype=torch.bfloat16) for _ in range(3)]
+    inputs = [torch.zeros_like(x, requires_grad=True) for x in sources]
+    lengths = torch.zeros(2, device=DEVICE, dtype=torch.int64)
+    many = torch.full((2,), 170, device=DEVICE, dtype=torch.int64)
+    side, stream = torch.cuda.Stream(), torch.cuda.Stream()
+
+    def step():
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side), torch.no_grad():
+            inputs[0].copy_(sources[0])
+        with torch.no_grad():
+            inputs[1].copy_(sources[1]), inputs[2].copy_(sources[2])
+            lengths.copy_(many)
+        torch.cuda.current_stream().wait_stream(side)
+        plain = mha.torch.scaled_dot_product_attention(*inputs, is_causal=True)
+        grads = torch.autograd.grad(plain.sum(), inputs)
+        for x in inputs:
+            x.detach().zero_()
+        return plain, mha.attention(*sources, key_lengths=lengths), *grads
+
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        found = step()
+    for _ in range(20):
+        for x in sources:
+            x.normal_()
+        many.copy_(torch.randint(1, 300, (2,)))
+        with torch.cuda.stream(stream):
+            stream.wait_stream(torch.cuda.default_stream())
+            want = step()
+            torch.cuda.synchronize()
+            graph.replay()
+        torch.cuda.synchronize()
+        for a, b in zip(found, want, strict=True):
+            assert torch.equal(a, b)

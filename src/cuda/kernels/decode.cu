@@ -100,8 +100,8 @@ MHA_DEVICE void copy_tiles(S &s, const mha_cuda_decode &c, const part &p, int n,
         for (int panel = 0; panel < D / PANEL; panel++) {
             uint32_t at = panel * KEYS * ROW_BYTES;
             int row = (int)p.s.key_row + j;
-            copy_in(shared_address(s.k[stage]) + at, &c.k, full, panel * PANEL, row, p.g, p.s.key_batch);
-            copy_in(shared_address(s.v[stage]) + at, &c.v, full, panel * PANEL, row, p.g, p.s.key_batch);
+            copy_in_once(shared_address(s.k[stage]) + at, &c.k, full, panel * PANEL, row, p.g, p.s.key_batch);
+            copy_in_once(shared_address(s.v[stage]) + at, &c.v, full, panel * PANEL, row, p.g, p.s.key_batch);
         }
     }
 }
@@ -234,17 +234,22 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D> &s, const mha_cuda_decode &c, 
         if (lane == 0) barrier_arrive(shared_address(&s.empty[stage]));
     }
 
-    /* The warps' results, relative to the largest reference, go through memory that the tiles no longer need. */
+    /* The warps' results, relative to the largest reference, go through memory that the tiles no longer need; rows are 8 numbers
+     * longer than they must be, so that those of a warp lie in different banks. */
+    enum { PITCH = D + 8 };
+    static_assert(WARPS * ROWS * PITCH * sizeof(float) <= sizeof s.k, "results have more room than they need");
     float *results = (float *)s.k;
     group_sync(1, COMPUTE);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
+        int r = lane / 4 + 8 * h;
         sum[h] += __shfl_xor_sync(~0u, sum[h], 1);
         sum[h] += __shfl_xor_sync(~0u, sum[h], 2);
-        if (lane % 4 == 0) s.reference[warp][lane / 4 + 8 * h] = reference[h], s.sum[warp][lane / 4 + 8 * h] = sum[h];
+        if (r >= p.rows) continue;
+        if (lane % 4 == 0) s.reference[warp][r] = reference[h], s.sum[warp][r] = sum[h];
 #pragma unroll
         for (int i = 0; i < D / 8; i++)
-            *(float2 *)(results + (warp * ROWS + lane / 4 + 8 * h) * D + 8 * i + lane % 4 * 2) =
+            *(float2 *)(results + (warp * ROWS + r) * PITCH + 8 * i + lane % 4 * 2) =
                 make_float2(o[i][2 * h], o[i][2 * h + 1]);
     }
     group_sync(1, COMPUTE);
@@ -256,7 +261,7 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D> &s, const mha_cuda_decode &c, 
         for (int i = 0; i < WARPS; i++) {
             float part = s.sum[i][r] == 0 ? 0 : weight_of(s.reference[i][r] - top);
             all += part * s.sum[i][r];
-            if (part != 0) x += part * results[i * ROWS * D + n];
+            if (part != 0) x += part * results[(i * ROWS + r) * PITCH + n % D];
         }
         c.sums[first * D + n] = x;
         if (n % D == 0) c.softmax[2 * (first + r)] = top, c.softmax[2 * (first + r) + 1] = all;
@@ -358,11 +363,10 @@ template <typename S> MHA_DEVICE bool is_last(S &s, const mha_cuda_decode &c, co
 {
     group_sync(1, COMPUTE);
     if (threadIdx.x == 0) {
-        int *counter = c.counters + (p.head - c.first_head);
-        __threadfence();
-        s.is_last = atomicAdd(counter, 1) == p.parts - 1;
+        int *counter = c.counters + (p.head - c.first_head), before;
+        asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+        s.is_last = before == p.parts - 1;
         if (s.is_last) *counter = 0; /* ready for the next call */
-        __threadfence();
     }
     group_sync(1, COMPUTE);
     return s.is_last;
@@ -374,6 +378,9 @@ template <typename T, int D> MHA_DEVICE void decode(const mha_cuda_decode &c)
     typedef shared_memory<T, D> S;
     S &s = *(S *)memory;
     const general &g = c.g;
+    let_next_start();
+    if (threadIdx.x == COMPUTE) fetch_map(&c.k), fetch_map(&c.v);
+    wait_for_last();
     const part p = part_of(c, blockIdx.x);
     if (p.first >= p.last) { /* where no row sees a key, the first block says so */
         if (!p.parts && p.split == 0 && threadIdx.x < COMPUTE) merge<D>(c, blockIdx.x);

@@ -77,12 +77,26 @@ MHA_DEVICE void group_arrive(int number, int threads)
 
 /* ---- Copies ----------------------------------------------------------------------------------------------------- */
 
+/* Brings the description of a tensor nearer, for copies that come soon. */
+MHA_DEVICE void fetch_map(const CUtensorMap *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
+
 /* A box of a tensor (B,H,T,D), of which `map` is the description: 64 columns from `column` on, rows from `row` on. */
 MHA_DEVICE void copy_in(uint32_t to, const CUtensorMap *map, uint32_t barrier, int column, int row, int head, int batch)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
                  "%5, %6}], [%2];" ::"r"(to),
                  "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch)
+                 : "memory");
+}
+
+/* The same of what will not be read again soon: it is the first to leave the second cache. */
+MHA_DEVICE void copy_in_once(uint32_t to, const CUtensorMap *map, uint32_t barrier, int column, int row, int head, int batch)
+{
+    uint64_t once;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+                 "[%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
+                 "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch), "l"(once)
                  : "memory");
 }
 
@@ -104,6 +118,13 @@ MHA_DEVICE void publish_shared(void) { asm volatile("fence.proxy.async.shared::c
 /* What this thread read with ordinary loads has come, and copies may write over it. Without it an arrival at a barrier overtakes
  * loads that are on their way, and so does the copy that follows: decode read keys of a later tile in one call of 70. */
 MHA_DEVICE void finish_loads(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+/* ---- Launches --------------------------------------------------------------------------------------------------- */
+
+/* For kernels that are started early (mha_cuda_start_early): the kernel before this one in the stream has ended, and what it wrote
+ * can be read; the one after it may be started early. */
+MHA_DEVICE void wait_for_last(void) { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+MHA_DEVICE void let_next_start(void) { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 /* ---- Registers -------------------------------------------------------------------------------------------------- */
 

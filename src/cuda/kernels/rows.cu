@@ -11,34 +11,12 @@ MHA_DEVICE int64_t count_of(const view &t) { return t.size[0] * t.size[1] * t.si
 MHA_DEVICE int64_t first_number(void) { return blockIdx.x * (int64_t)THREADS + threadIdx.x; }
 MHA_DEVICE int64_t all_threads(void) { return gridDim.x * (int64_t)THREADS; }
 
-static __device__ int64_t place_of_row(const mha_cuda_view &v, int64_t row)
-{
-    int64_t t = row % v.size[2], h = row / v.size[2] % v.size[1], b = row / v.size[2] / v.size[1];
-    return b * v.stride[0] + h * v.stride[1] + t * v.stride[2];
-}
-
 /* Element n of the sizes of `like`. */
 MHA_DEVICE int64_t place_of(const view &v, const view &like, int64_t n)
 {
     int64_t l = n % like.size[3], row = n / like.size[3];
     int64_t k = row % like.size[2], j = row / like.size[2] % like.size[1], i = row / like.size[2] / like.size[1];
     return place(v, i, j, k, l);
-}
-
-/* ---- Softmax ---------------------------------------------------------------------------------------------------- */
-
-/* From the kernels' lse to the caller's tensors. The reference is lse itself, so that the sum is 1. */
-KERNEL softmax_put(const __grid_constant__ mha_cuda_softmax c)
-{
-    for (int64_t row = first_number(); row < c.rows; row += all_threads()) {
-        float lse = c.lse[row];
-        if (c.as_lse.data) ((float *)c.as_lse.data)[place_of_row(c.as_lse, row)] = lse;
-        if (c.as_softmax.data) {
-            float *to = (float *)c.as_softmax.data + place_of_row(c.as_softmax, row);
-            to[0] = lse;
-            to[c.as_softmax.stride[3]] = lse == -INFINITY ? 0.0f : 1.0f;
-        }
-    }
 }
 
 /* ---- Copies ----------------------------------------------------------------------------------------------------- */

@@ -99,10 +99,10 @@ static bool keeps(const mha_cuda_forward *c, const mha_cuda_span *s, int h, int6
 static void put_lse(const mha_cuda_forward *c, const mha_cuda_span *s, int h, int64_t i, double lse)
 {
     int64_t row = s->query_row + i;
-    if (c->as_lse.data) *(float *)place(&c->as_lse, s->query_batch, h, row, 0) = (float)lse;
-    if (!c->as_softmax.data) return;
-    *(float *)place(&c->as_softmax, s->query_batch, h, row, 0) = (float)lse;
-    *(float *)place(&c->as_softmax, s->query_batch, h, row, 1) = isinf(lse) ? 0.0f : 1.0f;
+    if (c->lse.data) *(float *)place(&c->lse, s->query_batch, h, row, 0) = (float)lse;
+    if (!c->softmax.data) return;
+    *(float *)place(&c->softmax, s->query_batch, h, row, 0) = (float)lse;
+    *(float *)place(&c->softmax, s->query_batch, h, row, 1) = isinf(lse) ? 0.0f : 1.0f;
 }
 
 static void row_of(const mha_cuda_forward *c, const mha_cuda_span *s, int h, int64_t i)

@@ -64,7 +64,6 @@ size_t fake_parameter_bytes(const char *name)
         }
     }
     if (!strcmp(name, "forward_spans")) return sizeof(mha_cuda_spans);
-    if (begins(name, "softmax_")) return sizeof(mha_cuda_softmax);
     if (begins(name, "decode_")) return sizeof(mha_cuda_decode);
     if (begins(name, "general_")) return sizeof(mha_cuda_general);
     if (begins(name, "stats_")) return sizeof(mha_cuda_stats);
@@ -104,6 +103,13 @@ static int64_t keys_seen(bool causal, int64_t row, int32_t offset, int32_t Tk)
     return !causal || last > Tk ? Tk : last < 0 ? 0 : last;
 }
 
+/* Row `row` of all, in a view. */
+static int64_t place(const mha_cuda_view *v, int64_t row)
+{
+    return row / v->size[2] / v->size[1] * v->stride[0] + row / v->size[2] % v->size[1] * v->stride[1] +
+           row % v->size[2] * v->stride[2];
+}
+
 /* ---- Forward ---------------------------------------------------------------------------------------------------- */
 
 static void forward_head(const mha_cuda_forward *c, bool causal, int b, int h)
@@ -122,8 +128,13 @@ static void forward_head(const mha_cuda_forward *c, bool causal, int b, int h)
             for (int64_t d = 0; d < E; d++) out[d] += w * V[j * E + d];
         }
         for (int64_t d = 0; d < E; d++) fake_put(fake_row(&o, b, h, i), d, o.half, seen ? out[d] / sum : 0);
-        if (c->lse)
-            c->lse[((int64_t)b * c->H + h) * c->Tq + i] = seen ? (float)((top + log2(sum)) * log(2)) : -INFINITY;
+        float lse = seen ? (float)((top + log2(sum)) * log(2)) : -INFINITY;
+        int64_t row = ((int64_t)b * c->H + h) * c->Tq + i;
+        if (c->lse.data) ((float *)c->lse.data)[place(&c->lse, row)] = lse;
+        if (c->softmax.data) {
+            float *pair = (float *)c->softmax.data + place(&c->softmax, row);
+            pair[0] = lse, pair[c->softmax.stride[3]] = seen ? 1 : 0;
+        }
     }
     free(Q);
     free(K);
@@ -351,7 +362,6 @@ static const char *backward(const fake_launch *l)
     if (c->row_tiles != up(c->Tq, rows) || c->key_tiles != up(c->Tk, keys)) return "tiles";
     if (c->bound_tiles != (brief ? 0 : up(c->Tk, 512)) || !c->bounds != brief) return "bounds";
     if (brief ? c->parts != 1 && c->parts != c->key_tiles : c->parts) return "parts";
-    if (l->early == (strstr(l->name, "prepare") != NULL)) return "starts early";
     if (c->section < 1 || c->section > c->G * c->B || c->H % c->G) return "section or group";
     if (strstr(l->name, "prepare")) {
         if ((int)l->blocks != c->G * c->B * c->bound_tiles + c->row_tiles * c->H * c->B || l->threads != 256)
@@ -370,24 +380,6 @@ static const char *backward(const fake_launch *l)
 }
 
 /* ---- Rows ------------------------------------------------------------------------------------------------------- */
-
-static int64_t place(const mha_cuda_view *v, int64_t row)
-{
-    return row / v->size[2] / v->size[1] * v->stride[0] + row / v->size[2] % v->size[1] * v->stride[1] +
-           row % v->size[2] * v->stride[2];
-}
-
-static const char *softmax(const fake_launch *l)
-{
-    const mha_cuda_softmax *c = (const void *)l->parameter;
-    float *lse = c->as_lse.data, *pair = c->as_softmax.data;
-    for (int64_t n = 0; n < c->rows; n++) {
-        int64_t at = pair ? place(&c->as_softmax, n) : 0, next = at + c->as_softmax.stride[3];
-        if (lse) lse[place(&c->as_lse, n)] = c->lse[n];
-        if (pair) pair[at] = c->lse[n], pair[next] = isinf(c->lse[n]) ? 0 : 1;
-    }
-    return NULL;
-}
 
 static size_t type_size(mha_type type) { return type == MHA_FLOAT32 ? sizeof(float) : sizeof(uint16_t); }
 
@@ -433,15 +425,22 @@ static const char *general(const fake_launch *l)
     return NULL;
 }
 
+/* Whether a kernel waits for the one before it itself, and so may start early. */
+static bool waits(const char *name)
+{
+    return begins(name, "decode") || begins(name, "backward") ||
+           (begins(name, "forward") && !begins(name, "forward_spans"));
+}
+
 const char *fake_run(const fake_launch *l)
 {
+    if (l->early != waits(l->name)) return l->early ? "starts early" : "does not start early";
     if (begins(l->name, "decode")) return decode(l);
     if (begins(l->name, "general")) return general(l);
     if (begins(l->name, "forward_spans")) return fake_spans(l);
     if (begins(l->name, "forward")) return forward(l);
     if (begins(l->name, "backward"))
         return strstr(l->name, "_maps") || strstr(l->name, "_sequences") ? fake_backward_parts(l) : backward(l);
-    if (begins(l->name, "softmax")) return softmax(l);
     if (begins(l->name, "stats")) return fake_stats(l);
     return strcmp(l->name, "copy") ? fake_ops_run(l) : copy((const void *)l->parameter);
 }

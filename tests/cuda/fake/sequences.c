@@ -137,7 +137,6 @@ const char *fake_backward_parts(const fake_launch *l)
         return "some slots";
     if (c->dbias_adds != (c->first_slot > 0)) return "adds to a bias";
     if (c->section < 1 || c->section > c->G || c->H % c->G) return "section or group";
-    if (l->early == (strstr(l->name, "_prepare") != NULL)) return "starts early";
     if (strstr(l->name, "_prepare"))
         blocks = (int64_t)c->G * c->bound_slots + (int64_t)c->H * c->row_slots, main = false;
     if (strstr(l->name, "_convert")) blocks = (int64_t)c->H * c->row_slots, main = false;

@@ -42,10 +42,6 @@ struct work {
     int first, head, batch, from, count, start;
 };
 
-/* The kernel before this one in the stream has ended; the one after it may start. */
-MHA_DEVICE void wait_for_last(void) { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-MHA_DEVICE void let_next_start(void) { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-
 /* ---- Sequences -------------------------------------------------------------------------------------------------- */
 
 /* The sequence of a block, in shared memory; left and right as in mha_cuda_span. */

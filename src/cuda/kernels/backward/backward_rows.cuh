@@ -184,6 +184,7 @@ MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, const part_of_sequence 
 template <typename T, int D, int QUERIES> MHA_DEVICE void prepare(const mha_cuda_backward &c)
 {
     int n = blockIdx.x, keys = c.G * c.B * c.bound_tiles;
+    wait_for_last(); /* first: the kernels behind it read lengths before they wait */
     let_next_start();
     if (n == 0 && threadIdx.x == 0 && c.any) *c.any = 0;
     if (n < keys)
@@ -201,6 +202,7 @@ template <typename T, int D, int QUERIES, kind KIND> MHA_DEVICE void prepare_par
     __shared__ part_of_sequence part;
     int n = blockIdx.x, keys = c.G * c.bound_slots;
     bool of_keys = n < keys;
+    wait_for_last();
     let_next_start();
     if (n == 0 && threadIdx.x == 0) *c.any = 0;
     if (!of_keys) n -= keys;
@@ -214,6 +216,7 @@ template <typename T, int D, int QUERIES, kind KIND> MHA_DEVICE void prepare_par
 template <typename T, int D, int QUERIES> MHA_DEVICE void prepare_in_order(const mha_cuda_backward &c)
 {
     int n = blockIdx.x, head = n / c.row_tiles, group = c.H / c.G;
+    wait_for_last();
     let_next_start();
     if (n % c.row_tiles == 0 && head % group == 0)
         for (int tile = threadIdx.x; tile < c.key_tiles; tile += 256) c.lost_keys[head / group * c.key_tiles + tile] = 0;

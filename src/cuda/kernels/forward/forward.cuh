@@ -212,7 +212,9 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
      * that find bits. */
     const int arrivals =
         CONSUMERS + (KIND >= OPTIONS) + (KIND == MAPS ? CONSUMERS : 0) + (KIND == BITS ? own::FINDERS / 32 : 0);
+    let_next_start();
     if (threadIdx.x == 0) {
+        fetch_map(&c.q), fetch_map(&c.k), fetch_map(&c.v);
         barrier_make(shared_address(&s.q_full), 1);
         barrier_make(shared_address(&s.q_empty), CONSUMERS);
         for (int i = 0; i < STAGES; i++) {
@@ -230,6 +232,7 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         publish_shared();
     }
+    wait_for_last();
     __syncthreads();
     if (threadIdx.x < GROUP) {
         registers_give<own::FEW>();

@@ -120,6 +120,17 @@ template <int COUNT> MHA_DEVICE void rescale(float (&o)[COUNT], const float (&by
     for (int i = 0; i < COUNT; i++) o[i] *= by[i / 2 % 2];
 }
 
+/* lse of a row of a sequence, which sees something or not. */
+MHA_DEVICE void put_lse(const mha_cuda_forward &c, int batch, int head, int row, bool sees, float lse)
+{
+    if (!sees) lse = -INFINITY;
+    if (c.lse.data) ((float *)c.lse.data)[place(c.lse, batch, head, row, 0)] = lse;
+    if (c.softmax.data) {
+        float *to = (float *)c.softmax.data + place(c.softmax, batch, head, row, 0);
+        to[0] = lse, to[c.softmax.stride[3]] = sees ? 1.0f : 0.0f;
+    }
+}
+
 /* The 16 rows of a warp from `first` on, to the tile at `to`, whose row `at` is the first. */
 template <typename T, int D, int ROWS, kind KIND>
 __device__ __noinline__ void finish_carefully(const mha_cuda_forward &c, tile t, int first, uint32_t to, int at)
@@ -139,20 +150,7 @@ __device__ __noinline__ void finish_carefully(const mha_cuda_forward &c, tile t,
         }
         for (int i = 0; keys && i < careful_row<D>::COUNT; i++) o.x[i] /= sum;
         careful_put<T>(to, ROWS * ROW_BYTES, at + row - first, o);
-        if (c.lse && threadIdx.x % 32 == 0)
-            c.lse[((int64_t)t.batch * c.H + t.head) * c.Tq + row] = (float)(top + log(sum));
-    }
-}
-
-/* lse of a row, in units of log 2, to the tensors of the caller. */
-template <typename TILE> MHA_DEVICE void put_lse(const mha_cuda_forward &c, const TILE &t, int row, bool sees, float lse)
-{
-    int batch = t.span.query_batch, at = t.span.query_row + row;
-    lse = sees ? lse * 0.6931471806f : -INFINITY;
-    if (c.as_lse.data) ((float *)c.as_lse.data)[place(c.as_lse, batch, t.head, at, 0)] = lse;
-    if (c.as_softmax.data) {
-        float *to = (float *)c.as_softmax.data + place(c.as_softmax, batch, t.head, at, 0);
-        to[0] = lse, to[c.as_softmax.stride[3]] = sees ? 1.0f : 0.0f;
+        if (threadIdx.x % 32 == 0) put_lse(c, t.batch, t.head, row, keys > 0, (float)(top + log(sum)));
     }
 }
 
@@ -229,9 +227,8 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const TILE &t, float (&o
         if (KIND >= OPTIONS) continue;
         lost = lost || (sees[h] && !(sum[h] > 0 && sum[h] < INFINITY));
         int row = first_row + h * 8 + lane / 4;
-        if (c.lse && lane % 4 == 0 && row < c.Tq)
-            c.lse[((int64_t)t.batch * c.H + t.head) * c.Tq + row] =
-                sees[h] ? (r.reference[h] + __log2f(sum[h])) * 0.6931471806f : -INFINITY;
+        if (lane % 4 == 0 && row < c.Tq)
+            put_lse(c, t.batch, t.head, row, sees[h], (r.reference[h] + __log2f(sum[h])) * 0.6931471806f);
     }
     if (S::SEPARATE && thread == 0) copies_read();
     group_sync(OWN + who, GROUP);
@@ -263,7 +260,9 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const TILE &t, float (&o
     for (int h = 0; h < 2; h++) {
         lost = lost || (sees[h] && !(sum[h] > 0 && sum[h] < INFINITY));
         int row = first_row + h * 8 + lane / 4;
-        if (lane % 4 == 0 && row < t.span.padded) put_lse(c, t, row, sees[h], r.reference[h] + __log2f(sum[h]));
+        if (lane % 4 == 0 && row < t.span.padded)
+            put_lse(c, t.span.query_batch, t.head, t.span.query_row + row, sees[h],
+                    (r.reference[h] + __log2f(sum[h])) * 0.6931471806f);
     }
     int any = group_any(OWN + who, GROUP, lost);
     if (thread == 0) c.lost[((int64_t)(t.batch * c.H + t.head) * c.row_tiles * ROWS + t.row) / 64 + who] = any;
