@@ -354,7 +354,8 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
     start(plan, p);
     plan->width = forward_width_of(widest);
     plan->spans = has_spans(p);
-    if (has_maps(p)) plan->kind = p->options.bias.rank ? MHA_CUDA_MAPS : MHA_CUDA_BITS;
+    /* Dropout alone is faster where all warps that compute decide for themselves. */
+    if (has_maps(p)) plan->kind = p->options.bias.rank || !p->options.mask.rank ? MHA_CUDA_MAPS : MHA_CUDA_BITS;
     else if (plan->spans) plan->kind = MHA_CUDA_OPTIONS;
     plan->few = wastes_rows(Tq);
     plan->keys = mha_cuda_forward_keys(plan->width, plan->kind);

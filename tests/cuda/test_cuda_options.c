@@ -70,11 +70,11 @@ static attention_case draw_maps(rng *r)
 static const char *kind_of(const attention_case *c, const problem *p)
 {
     const mha_attention_options *o = &p->options;
-    bool bits = o->mask.rank || c->dropout > 0;
     bool options = c->alibi || c->softcap > 0 || c->sinks || c->window_left >= 0 || c->window_right >= 0;
     options = options || o->query_starts.rank || o->key_starts.rank || o->query_lengths.rank || o->key_lengths.rank ||
               c->align == MHA_ALIGN_OFFSET;
-    return o->bias.rank ? "_maps" : bits ? "_bits" : options ? "_options" : "";
+    bool maps = o->bias.rank || (c->dropout > 0 && !o->mask.rank);
+    return maps ? "_maps" : o->mask.rank ? "_bits" : options ? "_options" : "";
 }
 
 /* Beside the oracle, and the right kernel runs: one case in `cases` that `draw_case` makes. */

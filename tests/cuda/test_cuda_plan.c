@@ -114,6 +114,7 @@ TEST(tiles_of_all_widths)
             if (kind >= MHA_CUDA_OPTIONS) a.options.softcap = 3;
             if (kind >= MHA_CUDA_MAPS) a.options.dropout = 0.5f;
             if (kind == MHA_CUDA_MAPS) a.options.bias = mha_tensor_2d(NULL, MHA_FLOAT32, 1152, 300);
+            if (kind == MHA_CUDA_BITS) a.options.mask = mha_tensor_2d(NULL, MHA_BOOL, 1152, 300);
             expect(!plan_forward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
             int64_t tiles = 2 * columns * (plan.rows + 4 * plan.keys);
             expect((int)plan.kind == kind && plan.keys == cases[n].keys[kind] && plan.keys % 16 == 0, "%s: %d keys",
@@ -327,7 +328,7 @@ TEST(kernels_of_forward_calls)
     KERNEL("forward_bf16_64_bits", a.options.mask = pairs);
     KERNEL("forward_bf16_64_maps", a.options.bias = pairs, a.options.bias.type = MHA_FLOAT32);
     KERNEL("forward_bf16_64_maps", a.options.bias = a.options.mask = pairs, a.options.bias.type = MHA_FLOAT32);
-    KERNEL("forward_bf16_64_bits", a.options.dropout = 0.5f, a.options.key_lengths = lengths);
+    KERNEL("forward_bf16_64_maps", a.options.dropout = 0.5f, a.options.key_lengths = lengths);
     KERNEL("forward_bf16_96", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 80));
     KERNEL("forward_bf16_96_causal", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 96), a.options.causal = true);
     KERNEL("forward_f16_128_options", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 104), a.options.softcap = 3);

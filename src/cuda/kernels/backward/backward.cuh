@@ -203,7 +203,6 @@ MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k
             else grow<T, QUERIES, KIND, false>(x, y, own_p, own_ds, c, rows, maps);
         }
         if (bits) barrier_arrive(shared_address(&s.bits_empty[count % BIT_STAGES]));
-        if (tiles) finish_loads();
         __syncwarp();
         if (tiles && lane == 0) barrier_arrive(shared_address(&s.map_empty[map_stage(count, c.bias_stages)]));
     }

@@ -1,6 +1,6 @@
 /* Attention forward on tensor cores, for bfloat16 and float16: plain, with keys up to Tk; if CAUSAL, up to the diagonal;
  * with OPTIONS, in windows, with slopes, a softcap and sinks, and of sequences of unlike lengths; with MAPS, with bias,
- * mask and dropout as well; with BITS, with mask and dropout without a bias, which other warps find ahead. Rows of fewer than D
+ * mask and dropout as well; with BITS, with a mask, and dropout beside it, which other warps find ahead. Rows of fewer than D
  * numbers are filled with zeros by the copy engine.
  *
  * A block of threads computes tiles of ROWS query rows. One warpgroup copies: it has the copy engine bring Q and, key
