@@ -1,27 +1,36 @@
-/* The kernels of a call whose tiles are those of sequences, for both types and widths. */
+/* The kernels of a backward call, by type and width. */
 #ifndef MHA_CUDA_BACKWARD_KERNELS_CUH
 #define MHA_CUDA_BACKWARD_KERNELS_CUH
 
 #include "backward_rows.cuh"
 
-#define BACKWARD_STEPS(NAME, T, D, QUERIES, KIND)                                                                           \
-    extern "C" __global__ void __launch_bounds__(384, 1) backward_##NAME(const __grid_constant__ mha_cuda_backward c)       \
-    {                                                                                                                       \
-        run<T, D, QUERIES, KIND>(c);                                                                                        \
-    }                                                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256, 4) backward_##NAME##_prepare(const __grid_constant__ mha_cuda_backward c) \
-    {                                                                                                                       \
-        prepare_parts<T, D, QUERIES, KIND>(c);                                                                              \
-    }                                                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256) backward_##NAME##_convert(const __grid_constant__ mha_cuda_backward c) \
-    {                                                                                                                       \
-        convert_parts<T, D, QUERIES, KIND>(c);                                                                              \
+#define BACKWARD_KERNEL(NAME, BOUNDS, BODY)                                                                          \
+    extern "C" __global__ void __launch_bounds__ BOUNDS backward_##NAME(const __grid_constant__ mha_cuda_backward c) \
+    {                                                                                                                \
+        BODY;                                                                                                        \
     }
 
-#define BACKWARD_KERNELS(NAME, KIND)                                   \
-    BACKWARD_STEPS(bf16_128_##NAME, __nv_bfloat16, 128, 64, KIND)      \
-    BACKWARD_STEPS(bf16_64_##NAME, __nv_bfloat16, 64, 128, KIND)       \
-    BACKWARD_STEPS(f16_128_##NAME, __half, 128, 64, KIND)              \
-    BACKWARD_STEPS(f16_64_##NAME, __half, 64, 128, KIND)
+/* Blocks of `prepare` that a multiprocessor runs at a time. */
+#define PREPARES(D) ((D) > 128 ? 2 : 4)
+
+/* Sequences that are alike, without maps. */
+#define BACKWARD_PLAIN(NAME, T, D, QUERIES)                                          \
+    BACKWARD_KERNEL(NAME, (384, 1), (run<T, D, QUERIES, FULL>(c)))                   \
+    BACKWARD_KERNEL(NAME##_causal, (384, 1), (run<T, D, QUERIES, CAUSAL>(c)))        \
+    BACKWARD_KERNEL(NAME##_options, (384, 1), (run<T, D, QUERIES, OPTIONS>(c)))      \
+    BACKWARD_KERNEL(NAME##_prepare, (256, PREPARES(D)), (prepare<T, D, QUERIES>(c))) \
+    BACKWARD_KERNEL(NAME##_convert, (256), (convert<T, D, QUERIES>(c)))
+
+/* Tiles of sequences, with maps or without. */
+#define BACKWARD_PARTS(NAME, T, D, QUERIES, KIND)                                                \
+    BACKWARD_KERNEL(NAME, (384, 1), (run<T, D, QUERIES, KIND>(c)))                               \
+    BACKWARD_KERNEL(NAME##_prepare, (256, PREPARES(D)), (prepare_parts<T, D, QUERIES, KIND>(c))) \
+    BACKWARD_KERNEL(NAME##_convert, (256), (convert_parts<T, D, QUERIES, KIND>(c)))
+
+#define BACKWARD_ALL_PARTS(NAME, KIND)                            \
+    BACKWARD_PARTS(bf16_128_##NAME, __nv_bfloat16, 128, 64, KIND) \
+    BACKWARD_PARTS(bf16_64_##NAME, __nv_bfloat16, 64, 128, KIND)  \
+    BACKWARD_PARTS(f16_128_##NAME, __half, 128, 64, KIND)         \
+    BACKWARD_PARTS(f16_64_##NAME, __half, 64, 128, KIND)
 
 #endif
