@@ -10,7 +10,10 @@
  *
  * The weights of a row are relative to a reference, its largest score so far, in units of log 2. The reference moves
  * only when the largest score has grown by more than 8, and then the sums are rescaled; each row decides for itself, so
- * that its bits do not depend on its neighbours. */
+ * that its bits do not depend on its neighbours.
+ *
+ * Where shared memory has room for the Q of two tiles (is_ahead), a warpgroup goes from one tile to the next as it goes from
+ * block to block: the first scores of the next tile are computed beside the last results of this one. */
 #ifndef MHA_CUDA_FORWARD_CUH
 #define MHA_CUDA_FORWARD_CUH
 
@@ -22,8 +25,30 @@ namespace
 /* Where a warpgroup is in the rings, from tile to tile. */
 struct progress {
     slot k, v;
-    uint32_t turn = 0; /* of Q */
+    uint32_t q = 0;
 };
+
+/* Q K^T of a block of keys, under way. */
+template <typename T, int D, int ROWS, int KEYS> MHA_DEVICE void begin_scores(float (&x)[KEYS / 2], const T *rows, const T *keys)
+{
+    uint64_t q = factor(shared_address(rows), 0), k = factor(shared_address(keys), 0);
+    products_begin();
+#pragma unroll
+    for (int i = 0; i < D / 16; i++)
+        product_shared<T>(x, q + i / 4 * (ROWS * ROW_BYTES >> 4) + i % 4 * 2, k + i / 4 * (KEYS * ROW_BYTES >> 4) + i % 4 * 2,
+                          i > 0);
+    products_commit();
+}
+
+/* O += P V of a block of keys, under way. */
+template <typename T, int D, int KEYS> MHA_DEVICE void begin_results(float (&o)[D / 2], const uint32_t (&p)[KEYS / 4], const T *values)
+{
+    uint64_t v = factor(shared_address(values), KEYS * ROW_BYTES);
+    products_begin();
+#pragma unroll
+    for (int i = 0; i < KEYS / 16; i++) product_registers<T>(o, p + 4 * i, v + i * (16 * ROW_BYTES >> 4), 1);
+    products_commit();
+}
 
 template <typename T, int D, int CONSUMERS, int KEYS, kind KIND, typename TILE>
 MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, const mha_cuda_forward &c, const TILE &t,
@@ -32,7 +57,6 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
     typedef shared_memory<T, D, CONSUMERS, KEYS, KIND> S;
     enum { ROWS = 64 * CONSUMERS, COLUMNS = S::COLUMNS };
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
-    uint64_t q = factor(shared_address(s.q) + who * 64 * ROW_BYTES, 0);
     float o[D / 2], x[KEYS / 2], by[2];
     uint32_t p[KEYS / 4];
     rows r = {{-INFINITY, -INFINITY}, {0, 0}};
@@ -49,28 +73,16 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
 #pragma unroll
     for (int i = 0; i < D / 2; i++) o[i] = 0;
 
-    auto scores = [&](void) {
-        products_begin();
-        uint64_t k = factor(shared_address(s.k[at.k.stage()]), 0);
-#pragma unroll
-        for (int i = 0; i < D / 16; i++)
-            product_shared<T>(x, q + i / 4 * (ROWS * ROW_BYTES >> 4) + i % 4 * 2,
-                              k + i / 4 * (KEYS * ROW_BYTES >> 4) + i % 4 * 2, i > 0);
-        products_commit();
-    };
+    auto scores = [&](void) { begin_scores<T, D, ROWS, KEYS>(x, s.q[0] + who * 64 * PANEL, s.k[at.k.stage()]); };
     auto results = [&](int j) {
         if (KIND >= OPTIONS && (j + 1) * KEYS > t.span.length)
             clear_values<COLUMNS, KEYS>(shared_address(s.v[at.v.stage()]), t.span.length - j * KEYS, who);
-        products_begin();
-        uint64_t v = factor(shared_address(s.v[at.v.stage()]), KEYS * ROW_BYTES);
-#pragma unroll
-        for (int i = 0; i < KEYS / 16; i++) product_registers<T>(o, p + 4 * i, v + i * (16 * ROW_BYTES >> 4), 1);
-        products_commit();
+        begin_results<T, D, KEYS>(o, p, s.v[at.v.stage()]);
     };
 
     if (!S::SEPARATE || t.blocks > 0) {
-        barrier_wait(shared_address(&s.q_full), at.turn);
-        at.turn ^= 1;
+        barrier_wait(shared_address(&s.q_full[0]), at.q % 2);
+        at.q++;
     }
     if (t.blocks > 0) {
         int j = t.first + t.blocks - 1;
@@ -89,8 +101,8 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
                 add_plain(x, c, here());
                 return;
             }
-            int stage = map_stage(at.k.count - 1, c.bias_stages), bytes = S::MAP_BYTES / c.bias_stages;
-            barrier_wait(shared_address(&s.map_full[who][stage]), map_parity(at.k.count - 1, c.bias_stages));
+            int stage = ring_stage(at.k.count - 1, c.bias_stages), bytes = S::MAP_BYTES / c.bias_stages;
+            barrier_wait(shared_address(&s.map_full[who][stage]), ring_parity(at.k.count - 1, c.bias_stages));
             add_tile(x, c, shared_address(map_tile<KIND>(s, who)) + stage * bytes);
             finish_loads();
             group_sync(OWN + who, GROUP);
@@ -161,7 +173,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             for (; j >= 0; j--) step(false);
         }
 
-        if (S::SEPARATE && thread == 0) barrier_arrive(shared_address(&s.q_empty));
+        if (S::SEPARATE && thread == 0) barrier_arrive(shared_address(&s.q_empty[0]));
         barrier_wait(shared_address(&s.v_full[at.v.stage()]), at.v.parity());
         results(t.first);
         products_wait<0>();
@@ -175,27 +187,112 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
 template <typename T, int D, int CONSUMERS, int KEYS, kind KIND>
 MHA_DEVICE void compute_tiles(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, const mha_cuda_forward &c, int who)
 {
-    int thread = threadIdx.x % GROUP;
     slot next;
     progress at;
-    if (CONSUMERS > 1 && who == CONSUMERS - 1) group_arrive(TURN, 2 * GROUP); /* the first one may begin */
-    for (;;) {
-        uint32_t empty = shared_address(&s.tile_empty[next.stage()]);
+    for (;; next.next()) {
         barrier_wait(shared_address(&s.tile_full[next.stage()]), next.parity());
-        int n = s.number[next.stage()];
-        if constexpr (KIND < OPTIONS) {
-            group_sync(OWN + who, GROUP);
-            if (thread == 0) barrier_arrive(empty);
-            if (n < 0) break;
-            compute_tile<T, D, CONSUMERS, KEYS, KIND>(s, c, tile_of<64 * CONSUMERS, KEYS, KIND>(c, n), at, who);
-        } else {
-            if (n < 0) break;
-            compute_tile<T, D, CONSUMERS, KEYS, KIND, volatile tile>(s, c, s.tiles[next.stage()], at, who);
-            if (thread == 0) barrier_arrive(empty);
-        }
-        next.next();
+        if (s.number[next.stage()] < 0) break;
+        if constexpr (KIND < OPTIONS) compute_tile<T, D, CONSUMERS, KEYS, KIND, tile>(s, c, s.tiles[next.stage()], at, who);
+        else compute_tile<T, D, CONSUMERS, KEYS, KIND, volatile tile>(s, c, s.tiles[next.stage()], at, who);
+        if (threadIdx.x % GROUP == 0) barrier_arrive(shared_address(&s.tile_empty[next.stage()]));
     }
-    if (thread == 0) copies_read();
+}
+
+/* The same without a pause between tiles. */
+template <typename T, int D, int CONSUMERS, int KEYS, kind KIND>
+MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, const mha_cuda_forward &c, int who)
+{
+    enum { ROWS = 64 * CONSUMERS };
+    const int thread = threadIdx.x % GROUP, lane = thread % 32, own_row = who * 64 + thread / 32 * 16 + lane / 4;
+    float o[D / 2], x[KEYS / 2], by[2];
+    uint32_t p[KEYS / 4];
+    rows r, coming;
+    slot next, q, k, v;
+    tile t, u;
+
+    /* The next tile, to u; whether there is one. */
+    auto take = [&](void) {
+        barrier_wait(shared_address(&s.tile_full[next.stage()]), next.parity());
+        u = s.tiles[next.stage()];
+        return s.number[next.stage()] >= 0;
+    };
+    auto begin_block = [&](void) {
+        barrier_wait(shared_address(&s.k_full[k.stage()]), k.parity());
+        if (CONSUMERS > 1) group_sync(TURN + who, 2 * GROUP);
+        begin_scores<T, D, ROWS, KEYS>(x, s.q[q.stage()] + who * 64 * PANEL, s.k[k.stage()]);
+    };
+    auto begin_last = [&](void) {
+        barrier_wait(shared_address(&s.v_full[v.stage()]), v.parity());
+        begin_results<T, D, KEYS>(o, p, s.v[v.stage()]);
+        if (CONSUMERS > 1) group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
+    };
+    /* Scores of block j of a tile have come, and become weights. */
+    auto weigh = [&](const tile &of, int j, rows &to, bool masked) {
+        touch(x);
+        if (thread == 0) barrier_arrive(shared_address(&s.k_empty[k.stage()]));
+        k.next();
+        if (masked) hide<KEYS>(x, j * KEYS + lane % 4 * 2, keys_of<KIND>(c, of, of.row + own_row).last);
+        soften<KEYS>(x, to, by, c.scale);
+    };
+    auto end_results = [&](void) {
+        products_wait<0>();
+        touch(o);
+        if (thread == 0) barrier_arrive(shared_address(&s.v_empty[v.stage()]));
+        v.next();
+    };
+    auto step = [&](int j, bool masked) {
+        begin_block();
+        begin_last();
+        products_wait<1>();
+        weigh(t, j, r, masked);
+        end_results();
+        pack_all<T, KEYS>(p, x);
+        rescale(o, by);
+    };
+
+    bool there = take(), begun = false;
+    while (there) {
+        t = u;
+        int j = t.blocks - 1;
+#pragma unroll
+        for (int i = 0; i < D / 2; i++) o[i] = 0;
+        if (begun) r = coming;
+        else r = {{-INFINITY, -INFINITY}, {0, 0}};
+        if (j >= 0 && !begun) {
+            barrier_wait(shared_address(&s.q_full[q.stage()]), q.parity());
+            begin_block();
+            if (CONSUMERS > 1) group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
+            products_wait<0>();
+            weigh(t, j, r, j >= t.whole);
+            pack_all<T, KEYS>(p, x);
+        }
+        for (j--; j >= 0 && j >= t.whole; j--) step(j, true);
+        for (; j >= 0; j--) step(j, false);
+        if (t.blocks > 0) {
+            if (thread == 0) barrier_arrive(shared_address(&s.q_empty[q.stage()]));
+            q.next();
+        }
+        uint32_t empty = shared_address(&s.tile_empty[next.stage()]);
+        next.next();
+        there = take();
+        begun = there && t.blocks > 0 && u.blocks > 0;
+        if (begun) {
+            barrier_wait(shared_address(&s.q_full[q.stage()]), q.parity());
+            begin_block();
+            begin_last();
+            products_wait<1>();
+            coming = {{-INFINITY, -INFINITY}, {0, 0}};
+            weigh(u, u.blocks - 1, coming, u.blocks - 1 >= u.whole);
+            end_results();
+            pack_all<T, KEYS>(p, x);
+        } else if (t.blocks > 0) {
+            if (CONSUMERS > 1) group_sync(TURN + who, 2 * GROUP);
+            begin_last();
+            end_results();
+        }
+        finish<T, D, ROWS, KIND>(s, c, t, o, r, keys_of<KIND>(c, t, t.row + own_row), who);
+        if (thread == 0) barrier_arrive(empty);
+    }
 }
 
 /* ---- The kernel ------------------------------------------------------------------------------------------------- */
@@ -215,8 +312,10 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
     let_next_start();
     if (threadIdx.x == 0) {
         fetch_map(&c.q), fetch_map(&c.k), fetch_map(&c.v);
-        barrier_make(shared_address(&s.q_full), 1);
-        barrier_make(shared_address(&s.q_empty), CONSUMERS);
+        for (int i = 0; i < layout::Q_STAGES; i++) {
+            barrier_make(shared_address(&s.q_full[i]), 1);
+            barrier_make(shared_address(&s.q_empty[i]), CONSUMERS);
+        }
         for (int i = 0; i < STAGES; i++) {
             barrier_make(shared_address(&s.tile_full[i]), 1);
             barrier_make(shared_address(&s.tile_empty[i]), arrivals);
@@ -248,7 +347,11 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
             if (threadIdx.x >= own::FIRST_FINDER) find_all_bits<layout, KEYS, CONSUMERS, own>(s, c);
     } else if (!own::APART || threadIdx.x < own::FIRST_FINDER) {
         registers_take<own::MANY>();
-        compute_tiles<T, D, CONSUMERS, KEYS, KIND>(s, c, threadIdx.x / GROUP - 1);
+        int who = threadIdx.x / GROUP - 1;
+        if (CONSUMERS > 1 && who == CONSUMERS - 1) group_arrive(TURN, 2 * GROUP); /* the first one may begin */
+        if constexpr (layout::AHEAD) compute_ahead<T, D, CONSUMERS, KEYS, KIND>(s, c, who);
+        else compute_tiles<T, D, CONSUMERS, KEYS, KIND>(s, c, who);
+        if (threadIdx.x % GROUP == 0) copies_read();
     } else if constexpr (own::APART) {
         registers_give<own::SOME>();
         find_all_bits<layout, KEYS, CONSUMERS, own>(s, c);

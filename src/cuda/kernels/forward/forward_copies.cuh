@@ -60,7 +60,7 @@ template <int CONSUMERS, int KEYS> struct bits_memory<CONSUMERS, KEYS, true> {
 };
 
 /* Results leave through memory of their own, so that the next tile's Q can come while they do; or, where there is no room,
- * through that of Q. */
+ * through that of Q. Where there is room for that as well, two tiles' Q are in memory. */
 template <typename T, int SIZE, bool OWN_MEMORY> struct result_memory {
     alignas(1024) T o[SIZE];
 };
@@ -68,6 +68,7 @@ template <typename T, int SIZE> struct result_memory<T, SIZE, false> {
 };
 
 template <int D, kind KIND> constexpr bool has_room(void) { return KIND != MAPS && D <= (KIND == BITS ? 64 : 128); }
+template <int D, kind KIND> constexpr bool is_ahead(void) { return KIND < OPTIONS && D <= 128; }
 
 template <typename T, int D, int CONSUMERS, int KEYS, kind KIND>
 struct shared_memory : result_memory<T, 64 * CONSUMERS * ((D + PANEL - 1) / PANEL) * PANEL, has_room<D, KIND>()>,
@@ -75,13 +76,14 @@ struct shared_memory : result_memory<T, 64 * CONSUMERS * ((D + PANEL - 1) / PANE
                        bits_memory<CONSUMERS, KEYS, KIND == BITS> {
     enum { ROWS = 64 * CONSUMERS, COLUMNS = (D + PANEL - 1) / PANEL * PANEL, MAP_BYTES = 64 * KEYS * 4 };
     enum { SEPARATE = has_room<D, KIND>() }; /* results have memory of their own */
-    alignas(1024) T q[ROWS * COLUMNS];
+    enum { AHEAD = is_ahead<D, KIND>(), Q_STAGES = AHEAD ? 2 : 1 };
+    alignas(1024) T q[Q_STAGES][ROWS * COLUMNS];
     alignas(1024) T k[STAGES][KEYS * COLUMNS];
     alignas(1024) T v[STAGES][KEYS * COLUMNS];
     int number[STAGES]; /* of tiles, from the warpgroup that copies to the others; -1: no more */
-    tile tiles[KIND >= OPTIONS ? STAGES : 1]; /* with options: the tiles themselves */
-    alignas(8) uint64_t tile_full[STAGES],
-        tile_empty[STAGES], q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
+    tile tiles[STAGES]; /* those of the numbers */
+    alignas(8) uint64_t tile_full[STAGES], tile_empty[STAGES], q_full[Q_STAGES], q_empty[Q_STAGES];
+    uint64_t k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
     uint64_t map_full[KIND >= MAPS ? CONSUMERS : 1][STAGES], map_empty[KIND >= MAPS ? CONSUMERS : 1][STAGES]; /* or bits */
 };
 
@@ -93,9 +95,9 @@ struct slot {
     MHA_DEVICE void next(void) { count++; }
 };
 
-/* The same of block `count` for a ring of one or two stages. */
-MHA_DEVICE uint32_t map_stage(uint32_t count, int stages) { return count & (stages - 1); }
-MHA_DEVICE uint32_t map_parity(uint32_t count, int stages) { return count >> (stages - 1) & 1; }
+/* The same of place `count` for a ring of one or two stages. */
+MHA_DEVICE uint32_t ring_stage(uint32_t count, int stages) { return count & (stages - 1); }
+MHA_DEVICE uint32_t ring_parity(uint32_t count, int stages) { return count >> (stages - 1) & 1; }
 
 /* How many tiles there are. */
 template <kind KIND> MHA_DEVICE int tiles_of(const mha_cuda_forward &c)
@@ -167,21 +169,21 @@ MHA_DEVICE void copy_block(S &s, bool values, slot p, const CUtensorMap *map, co
 
 /* Q, K and V of a tile. */
 template <typename S, int ROWS, int KEYS, kind KIND, typename TILE>
-MHA_DEVICE void copy_tile(S &s, const mha_cuda_forward &c, const TILE &t, slot &k, slot &v, uint32_t &turn)
+MHA_DEVICE void copy_tile(S &s, const mha_cuda_forward &c, const TILE &t, slot &k, slot &v, uint32_t &count)
 {
     if (S::SEPARATE && t.blocks == 0) return;
-    barrier_wait(shared_address(&s.q_empty), turn ^ 1);
-    turn ^= 1;
+    uint32_t stage = ring_stage(count, S::Q_STAGES), full = shared_address(&s.q_full[stage]);
+    barrier_wait(shared_address(&s.q_empty[stage]), ring_parity(count, S::Q_STAGES) ^ 1);
+    count++;
     if (!S::SEPARATE && t.blocks == 0) { /* results leave through Q */
-        barrier_arrive(shared_address(&s.q_full));
+        barrier_arrive(full);
         return;
     }
-    barrier_expect(shared_address(&s.q_full), ROWS * S::COLUMNS * 2);
+    barrier_expect(full, ROWS * S::COLUMNS * 2);
     int row = t.row, batch = t.batch;
     if (KIND >= OPTIONS) row += t.span.query_row, batch = t.span.query_batch;
     for (int panel = 0; panel < S::COLUMNS / PANEL; panel++)
-        copy_in(shared_address(s.q) + panel * ROWS * ROW_BYTES, &c.q, shared_address(&s.q_full), panel * PANEL, row,
-                t.head, batch);
+        copy_in(shared_address(s.q[stage]) + panel * ROWS * ROW_BYTES, &c.q, full, panel * PANEL, row, t.head, batch);
     for (int j = t.blocks; j >= 0; j--) {
         if (j > 0) copy_block<S, KEYS, KIND>(s, false, k, &c.k, t, t.first + j - 1, c.group), k.next();
         if (j < t.blocks) copy_block<S, KEYS, KIND>(s, true, v, &c.v, t, t.first + j, c.group), v.next();
@@ -199,16 +201,18 @@ MHA_DEVICE int next_number(const mha_cuda_forward &c, int tiles)
 template <typename S, int ROWS, int KEYS, kind KIND> MHA_DEVICE void copy_tiles(S &s, const mha_cuda_forward &c)
 {
     slot k, v, next;
-    uint32_t turn = 0;
+    uint32_t count = 0;
     for (int n = blockIdx.x;;) {
-        int stage = next.stage(), now = n;
+        int stage = next.stage();
+        const tile t = tile_of<ROWS, KEYS, KIND>(c, n);
         barrier_wait(shared_address(&s.tile_empty[stage]), next.parity() ^ 1);
         s.number[stage] = n < c.tiles ? n : -1;
+        s.tiles[stage] = t;
         barrier_arrive(shared_address(&s.tile_full[stage]));
         next.next();
         if (n >= c.tiles) break;
         n = next_number(c, c.tiles);
-        copy_tile<S, ROWS, KEYS, KIND>(s, c, tile_of<ROWS, KEYS, KIND>(c, now), k, v, turn);
+        copy_tile<S, ROWS, KEYS, KIND>(s, c, t, k, v, count);
     }
 }
 
@@ -231,12 +235,12 @@ template <typename S, int ROWS, int KEYS, kind KIND> MHA_DEVICE void find_tiles(
 template <typename S, int ROWS, int KEYS, kind KIND> MHA_DEVICE void copy_found_tiles(S &s, const mha_cuda_forward &c)
 {
     slot k, v, next;
-    uint32_t turn = 0;
+    uint32_t count = 0;
     for (;; next.next()) {
         int stage = next.stage();
         barrier_wait(shared_address(&s.tile_full[stage]), next.parity());
         if (s.number[stage] < 0) break;
-        copy_tile<S, ROWS, KEYS, KIND, volatile tile>(s, c, s.tiles[stage], k, v, turn);
+        copy_tile<S, ROWS, KEYS, KIND, volatile tile>(s, c, s.tiles[stage], k, v, count);
         barrier_arrive(shared_address(&s.tile_empty[stage]));
     }
 }
@@ -245,9 +249,9 @@ template <typename S, int ROWS, int KEYS, kind KIND> MHA_DEVICE void copy_found_
 template <typename S, int KEYS>
 MHA_DEVICE void copy_map(S &s, const mha_cuda_forward &c, const volatile tile &t, int j, int who, uint32_t count)
 {
-    const int stage = map_stage(count, c.bias_stages), bytes = S::MAP_BYTES / c.bias_stages;
+    const int stage = ring_stage(count, c.bias_stages), bytes = S::MAP_BYTES / c.bias_stages;
     uint32_t full = shared_address(&s.map_full[who][stage]), to = shared_address(s.maps[who]) + stage * bytes;
-    barrier_wait(shared_address(&s.map_empty[who][stage]), map_parity(count, c.bias_stages) ^ 1);
+    barrier_wait(shared_address(&s.map_empty[who][stage]), ring_parity(count, c.bias_stages) ^ 1);
     barrier_expect(full, bytes);
 #pragma unroll 1
     for (int key = j * KEYS; key < (j + 1) * KEYS; key += 32 * c.bias_stages, to += MAP_PANEL)
@@ -273,14 +277,14 @@ template <typename S, int KEYS> MHA_DEVICE void copy_maps(S &s, const mha_cuda_f
 template <kind KIND, typename S> MHA_DEVICE const void *map_tile(S &s, int who)
 {
     if constexpr (KIND == MAPS) return s.maps[who];
-    else return s.q;
+    else return s.q[0];
 }
 
 /* Where results are put together. */
 template <typename S> MHA_DEVICE const void *result_tile(const S &s)
 {
     if constexpr (S::SEPARATE) return s.o;
-    else return s.q;
+    else return s.q[0];
 }
 
 /* ---- The warps that find bits ----------------------------------------------------------------------------------- */

@@ -251,7 +251,7 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const TILE &t, float (&o
         put_results<S::COLUMNS, ROWS, KIND>(c, t, to, who);
         if (!S::SEPARATE && thread == 0) { /* the next Q may come */
             copies_read();
-            barrier_arrive(shared_address(&s.q_empty));
+            barrier_arrive(shared_address(&s.q_empty[0]));
         }
         return;
     }
@@ -269,7 +269,7 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const TILE &t, float (&o
     put_results<S::COLUMNS, ROWS, KIND>(c, t, to, who);
     if (!S::SEPARATE && thread == 0) copies_read();
     group_sync(OWN + who, GROUP); /* the next results may be put there */
-    if (!S::SEPARATE && thread == 0) barrier_arrive(shared_address(&s.q_empty));
+    if (!S::SEPARATE && thread == 0) barrier_arrive(shared_address(&s.q_empty[0]));
 }
 
 /* Zeros in place of what a sequence without padding does not have: padding may be infinite or NaN, which a cap would cover. */
