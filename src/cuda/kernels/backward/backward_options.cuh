@@ -39,21 +39,27 @@ MHA_DEVICE void weigh(float (&x)[32], const mha_cuda_backward &c, const float *r
                       const maps_of_tile &maps)
 {
     bool bias = KIND == MAPS && c.bias.data, plain = !bias && t.slope == 0;
+    bool ramp = KIND != MAPS && !plain && t.nearest + t.offset >= 0; /* all visible keys stand at or before their rows */
+    float scale = plain || ramp ? c.scale_log2 : 1, of_key[2] = {0, 0};
+    if (ramp) of_key[0] = t.slope * (t.behind[0] + t.offset), of_key[1] = t.slope * (t.behind[1] + t.offset);
     if (bias) add_bias(x, c, maps);
-    else if (!plain) {
+    else if (!plain && !ramp) {
 #pragma unroll
         for (int i = 0; i < 32; i++) x[i] *= c.scale_log2;
     }
-    if (t.slope != 0) {
+    if (t.slope != 0 && !ramp) {
 #pragma unroll
         for (int i = 0; i < 32; i++) x[i] = fmaf(-t.slope, fabsf(behind_of(t, i) + t.offset), x[i]);
     }
-    float scale = plain ? c.scale_log2 : 1;
 #pragma unroll
     for (int b = 0; b < 8; b++) {
         float2 lse = *(const float2 *)(rows + LSE * QUERIES + 8 * b);
+        if (ramp) lse = make_float2(fmaf(t.slope, 8 * b, lse.x), fmaf(t.slope, 8 * b + 1, lse.y));
 #pragma unroll
-        for (int i = 4 * b; i < 4 * b + 4; i++) x[i] = exp2_fast(fmaf(x[i], scale, -(i % 2 ? lse.y : lse.x)));
+        for (int i = 4 * b; i < 4 * b + 4; i++) {
+            float less = i % 2 ? lse.y : lse.x;
+            x[i] = exp2_fast(fmaf(x[i], scale, -(KIND == MAPS ? less : less + of_key[i / 2 % 2])));
+        }
     }
     if (t.hidden) {
 #pragma unroll

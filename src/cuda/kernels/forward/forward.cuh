@@ -29,10 +29,10 @@ struct progress {
 };
 
 /* Q K^T of a block of keys, under way. */
-template <typename T, int D, int ROWS, int KEYS> MHA_DEVICE void begin_scores(float (&x)[KEYS / 2], const T *rows, const T *keys)
+template <typename T, int D, int ROWS, int KEYS> MHA_DEVICE void begin_scores(float (&x)[KEYS / 2], uint64_t q, const T *keys)
 {
-    uint64_t q = factor(shared_address(rows), 0), k = factor(shared_address(keys), 0);
     products_begin();
+    uint64_t k = factor(shared_address(keys), 0);
 #pragma unroll
     for (int i = 0; i < D / 16; i++)
         product_shared<T>(x, q + i / 4 * (ROWS * ROW_BYTES >> 4) + i % 4 * 2, k + i / 4 * (KEYS * ROW_BYTES >> 4) + i % 4 * 2,
@@ -43,8 +43,8 @@ template <typename T, int D, int ROWS, int KEYS> MHA_DEVICE void begin_scores(fl
 /* O += P V of a block of keys, under way. */
 template <typename T, int D, int KEYS> MHA_DEVICE void begin_results(float (&o)[D / 2], const uint32_t (&p)[KEYS / 4], const T *values)
 {
-    uint64_t v = factor(shared_address(values), KEYS * ROW_BYTES);
     products_begin();
+    uint64_t v = factor(shared_address(values), KEYS * ROW_BYTES);
 #pragma unroll
     for (int i = 0; i < KEYS / 16; i++) product_registers<T>(o, p + 4 * i, v + i * (16 * ROW_BYTES >> 4), 1);
     products_commit();
@@ -57,9 +57,11 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
     typedef shared_memory<T, D, CONSUMERS, KEYS, KIND> S;
     enum { ROWS = 64 * CONSUMERS, COLUMNS = S::COLUMNS };
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
+    uint64_t q = factor(shared_address(s.q[0]) + who * 64 * ROW_BYTES, 0);
     float o[D / 2], x[KEYS / 2], by[2];
     uint32_t p[KEYS / 4];
     rows r = {{-INFINITY, -INFINITY}, {0, 0}};
+    ramp lacking = {{0, 0}, 0};
     int row = t.row + who * 64 + warp * 16 + lane / 4, first = lane % 4 * 2;
     const keys_seen seen = keys_of<KIND>(c, t, row);
     const float &scale = KIND >= OPTIONS ? c.scale_after : c.scale;
@@ -73,7 +75,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
 #pragma unroll
     for (int i = 0; i < D / 2; i++) o[i] = 0;
 
-    auto scores = [&](void) { begin_scores<T, D, ROWS, KEYS>(x, s.q[0] + who * 64 * PANEL, s.k[at.k.stage()]); };
+    auto scores = [&](void) { begin_scores<T, D, ROWS, KEYS>(x, q, s.k[at.k.stage()]); };
     auto results = [&](int j) {
         if (KIND >= OPTIONS && (j + 1) * KEYS > t.span.length)
             clear_values<COLUMNS, KEYS>(shared_address(s.v[at.v.stage()]), t.span.length - j * KEYS, who);
@@ -105,8 +107,8 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             barrier_wait(shared_address(&s.map_full[who][stage]), ring_parity(at.k.count - 1, c.bias_stages));
             add_tile(x, c, shared_address(map_tile<KIND>(s, who)) + stage * bytes);
             finish_loads();
-            group_sync(OWN + who, GROUP);
-            if (thread == 0) barrier_arrive(shared_address(&s.map_empty[who][stage]));
+            __syncwarp();
+            if (lane == 0) barrier_arrive(shared_address(&s.map_empty[who][stage]));
         };
         auto show_found = [&](void) {
             uint32_t count = at.k.count - 1, stage = count % BIT_STAGES;
@@ -126,8 +128,11 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             }
             if (c.cap != 0 && ((j + 1) * KEYS > t.span.length || t.row + ROWS > t.span.queries))
                 clear<KEYS>(x, j * KEYS + first, t.span.length, row, t.span.queries);
-            if (c.modified && modify<KEYS, KIND == BITS>(x, c, t.slope, (float)(row + t.span.offset - j * KEYS - first)))
-                r.sum[0] = r.sum[1] = NAN;
+            float ahead = (float)(row + t.span.offset - j * KEYS - first);
+            if (KIND == OPTIONS) lacking = {{0, 0}, 0};
+            if (KIND == OPTIONS && c.modified && c.cap == 0 && t.span.right <= t.span.offset)
+                lacking = climb<KEYS>(x, c.scale, t.slope, ahead);
+            else if (c.modified && modify<KEYS, KIND == BITS>(x, c, t.slope, ahead)) r.sum[0] = r.sum[1] = NAN;
             add_bias();
             if (KIND == MAPS && c.mask.data) apply_mask(x, c, here());
             if (KIND == BITS) show_found();
@@ -141,7 +146,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             if (KIND == BITS) drop_found();
         };
         if (KIND >= OPTIONS || j >= t.whole) mask();
-        soften<KEYS>(x, r, by, scale);
+        soften<KEYS, KIND == OPTIONS>(x, r, by, scale, lacking);
         drop();
         pack_all<T, KEYS>(p, x);
 
@@ -157,7 +162,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             if (thread == 0) barrier_arrive(shared_address(&s.k_empty[at.k.stage()]));
             at.k.next();
             if (masked) mask();
-            soften<KEYS>(x, r, by, scale);
+            soften<KEYS, KIND == OPTIONS>(x, r, by, scale, lacking);
             drop();
             products_wait<0>();
             touch(o);
@@ -187,14 +192,15 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
 template <typename T, int D, int CONSUMERS, int KEYS, kind KIND>
 MHA_DEVICE void compute_tiles(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, const mha_cuda_forward &c, int who)
 {
+    int thread = threadIdx.x % GROUP;
     slot next;
     progress at;
     for (;; next.next()) {
+        uint32_t empty = shared_address(&s.tile_empty[next.stage()]);
         barrier_wait(shared_address(&s.tile_full[next.stage()]), next.parity());
         if (s.number[next.stage()] < 0) break;
-        if constexpr (KIND < OPTIONS) compute_tile<T, D, CONSUMERS, KEYS, KIND, tile>(s, c, s.tiles[next.stage()], at, who);
-        else compute_tile<T, D, CONSUMERS, KEYS, KIND, volatile tile>(s, c, s.tiles[next.stage()], at, who);
-        if (threadIdx.x % GROUP == 0) barrier_arrive(shared_address(&s.tile_empty[next.stage()]));
+        compute_tile<T, D, CONSUMERS, KEYS, KIND, volatile tile>(s, c, s.tiles[next.stage()], at, who);
+        if (thread == 0) barrier_arrive(empty);
     }
 }
 
@@ -219,7 +225,7 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
     auto begin_block = [&](void) {
         barrier_wait(shared_address(&s.k_full[k.stage()]), k.parity());
         if (CONSUMERS > 1) group_sync(TURN + who, 2 * GROUP);
-        begin_scores<T, D, ROWS, KEYS>(x, s.q[q.stage()] + who * 64 * PANEL, s.k[k.stage()]);
+        begin_scores<T, D, ROWS, KEYS>(x, factor(shared_address(s.q[q.stage()]) + who * 64 * ROW_BYTES, 0), s.k[k.stage()]);
     };
     auto begin_last = [&](void) {
         barrier_wait(shared_address(&s.v_full[v.stage()]), v.parity());
@@ -232,7 +238,7 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
         if (thread == 0) barrier_arrive(shared_address(&s.k_empty[k.stage()]));
         k.next();
         if (masked) hide<KEYS>(x, j * KEYS + lane % 4 * 2, keys_of<KIND>(c, of, of.row + own_row).last);
-        soften<KEYS>(x, to, by, c.scale);
+        soften<KEYS, false>(x, to, by, c.scale, {{0, 0}, 0});
     };
     auto end_results = [&](void) {
         products_wait<0>();
@@ -325,7 +331,7 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
             barrier_make(shared_address(&s.v_empty[i]), CONSUMERS);
             for (int who = 0; KIND >= MAPS && who < CONSUMERS; who++) {
                 barrier_make(shared_address(&s.map_full[who][i]), KIND == BITS ? own::FINDERS : 1);
-                barrier_make(shared_address(&s.map_empty[who][i]), KIND == BITS ? GROUP / 32 : 1);
+                barrier_make(shared_address(&s.map_empty[who][i]), GROUP / 32);
             }
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

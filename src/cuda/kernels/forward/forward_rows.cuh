@@ -78,28 +78,46 @@ MHA_DEVICE bool modify(float (&s)[KEYS / 2], const mha_cuda_forward &c, float sl
     return zero != 0;
 }
 
-/* Scores become weights; returns by how much the sums so far have to be multiplied. */
-template <int KEYS> MHA_DEVICE void soften(float (&s)[KEYS / 2], rows &r, float (&by)[2], float scale)
+/* What scores of blocks with a slope still lack: something for all keys of a row, and for the odd ones. */
+struct ramp {
+    float row[2], odd;
+};
+
+/* Products become scores where all visible keys stand at or before their rows, so that a slope rises from key to key: it costs one
+ * instruction for four of them. `ahead` as in `modify`. */
+template <int KEYS> MHA_DEVICE ramp climb(float (&s)[KEYS / 2], float scale, float slope, float ahead)
+{
+#pragma unroll
+    for (int i = 0; i < KEYS / 2; i++) s[i] = fmaf(s[i], scale, slope * (i / 4 * 8));
+    return {{-slope * ahead, -slope * (ahead + 8)}, slope};
+}
+
+/* Scores become weights; returns by how much the sums so far have to be multiplied. With RAMP, scores lack what `lacking` says. */
+template <int KEYS, bool RAMP>
+MHA_DEVICE void soften(float (&s)[KEYS / 2], rows &r, float (&by)[2], float scale, const ramp &lacking)
 {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         float a = s[2 * h], b = s[2 * h + 1];
 #pragma unroll
         for (int i = 4; i < KEYS / 2; i += 4) a = fmaxf(a, s[i + 2 * h]), b = fmaxf(b, s[i + 2 * h + 1]);
-        float top = fmaxf(a, b);
+        float top = fmaxf(a, RAMP ? b + lacking.odd : b);
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 2)) * scale;
+        if (RAMP) top += lacking.row[h];
         by[h] = 1;
         if (top > r.reference[h] + 8) {
             by[h] = exp2_fast(r.reference[h] - top);
             r.reference[h] = top;
             r.sum[h] *= by[h];
         }
-        float less = r.reference[h] == -INFINITY ? 0 : r.reference[h], c = 0, d = 0;
+        float less = r.reference[h] == -INFINITY ? 0 : r.reference[h], less_odd, c = 0, d = 0;
+        if (RAMP) less -= lacking.row[h];
+        less_odd = RAMP ? less - lacking.odd : less;
 #pragma unroll
         for (int i = 0; i < KEYS / 2; i += 4) {
             s[i + 2 * h] = exp2_fast(fmaf(s[i + 2 * h], scale, -less));
-            s[i + 2 * h + 1] = exp2_fast(fmaf(s[i + 2 * h + 1], scale, -less));
+            s[i + 2 * h + 1] = exp2_fast(fmaf(s[i + 2 * h + 1], scale, -less_odd));
             c += s[i + 2 * h];
             d += s[i + 2 * h + 1];
         }
@@ -133,24 +151,24 @@ MHA_DEVICE void put_lse(const mha_cuda_forward &c, int batch, int head, int row,
 
 /* The 16 rows of a warp from `first` on, to the tile at `to`, whose row `at` is the first. */
 template <typename T, int D, int ROWS, kind KIND>
-__device__ __noinline__ void finish_carefully(const mha_cuda_forward &c, tile t, int first, uint32_t to, int at)
+__device__ __noinline__ void finish_carefully(const mha_cuda_forward &c, int batch, int head, int first, uint32_t to, int at)
 {
-    int head = t.head / c.group;
+    int of_keys = head / c.group;
     double scale = (double)c.scale * 0.69314718055994530942;
     for (int row = first; row < min(first + 16, c.Tq); row++) {
         int keys = KIND == CAUSAL ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk;
         double top = -INFINITY, sum = 0;
-        careful_row<D> o = {{0}}, q = careful_load<T, D>(c.queries, t.batch, t.head, row, c.D);
+        careful_row<D> o = {{0}}, q = careful_load<T, D>(c.queries, batch, head, row, c.D);
         for (int j = 0; j < keys; j++)
-            top = fmax(top, careful_score(scale, q, careful_load<T, D>(c.keys, t.batch, head, j, c.D)));
+            top = fmax(top, careful_score(scale, q, careful_load<T, D>(c.keys, batch, of_keys, j, c.D)));
         for (int j = 0; j < keys; j++) {
-            double p = exp(careful_score(scale, q, careful_load<T, D>(c.keys, t.batch, head, j, c.D)) - top);
-            careful_add(o, p, careful_load<T, D>(c.values, t.batch, head, j, c.E));
+            double p = exp(careful_score(scale, q, careful_load<T, D>(c.keys, batch, of_keys, j, c.D)) - top);
+            careful_add(o, p, careful_load<T, D>(c.values, batch, of_keys, j, c.E));
             sum += p;
         }
         for (int i = 0; keys && i < careful_row<D>::COUNT; i++) o.x[i] /= sum;
         careful_put<T>(to, ROWS * ROW_BYTES, at + row - first, o);
-        if (threadIdx.x % 32 == 0) put_lse(c, t.batch, t.head, row, keys > 0, (float)(top + log(sum)));
+        if (threadIdx.x % 32 == 0) put_lse(c, batch, head, row, keys > 0, (float)(top + log(sum)));
     }
 }
 
@@ -233,7 +251,7 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const TILE &t, float (&o
     if (S::SEPARATE && thread == 0) copies_read();
     group_sync(OWN + who, GROUP);
     if (KIND < OPTIONS && __any_sync(~0u, lost)) {
-        if constexpr (KIND < OPTIONS) finish_carefully<T, D, ROWS, KIND>(c, t, first_row, to, warp * 16);
+        if constexpr (KIND < OPTIONS) finish_carefully<T, D, ROWS, KIND>(c, t.batch, t.head, first_row, to, warp * 16);
     } else {
         int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
 #pragma unroll
