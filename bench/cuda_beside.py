@@ -1,6 +1,6 @@
 """Attention on a GPU beside PyTorch's, in one process: kernels as CUDA graphs over rotating buffers, replayed in turn.
 
-    python3 bench/cuda_beside.py [decode] [stats] [small] [bias] [widths] [wide] [masks] [options] [gradients] [profile]
+    python3 bench/cuda_beside.py [decode] [stats] [small] [bias] [widths] [wide] [masks] [options] [gradients] [scores] [profile]
     python3 bench/cuda_beside.py answer BUILD
 
 Run it in the root of the project after building it; all parts without an argument. PyTorch's part is scaled_dot_product_attention
@@ -310,6 +310,28 @@ def gradients(ours, widths=(128, 64)):
         torch.cuda.empty_cache()
 
 
+def scores(ours):
+    """Slopes, a softcap and a window, causal, forward and backward, beside flex_attention."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    print("\nscores with options, causal, B2 H16 T8192: us, TFLOP/s, ratio to FlexAttention")
+    B, H, T, window = 2, 16, 8192, 1024
+    slopes = 2.0 ** -torch.arange(0.5, 8.5, 0.5, device="cuda")
+    before = create_block_mask(lambda b, h, i, j: i >= j, None, None, T, T, device="cuda")
+    near = create_block_mask(lambda b, h, i, j: (i >= j) & (i - j < window), None, None, T, T, device="cuda")
+    ways = [("ALiBi", {"alibi_slopes": slopes}, {"score_mod": lambda s, b, h, i, j: s - slopes[h] * (i - j), "block_mask": before}),
+            ("softcap 30", {"softcap": 30.0}, {"score_mod": lambda s, b, h, i, j: 30 * torch.tanh(s / 30), "block_mask": before}),
+            ("window 1024", {"window_left": window - 1}, {"block_mask": near})]
+    for D in (128, 64):
+        q, k, v = random(B, H, T, D), random(B, H, T, D), random(B, H, T, D)
+        for name, options, theirs in ways:
+            pairs = T * window - window * window // 2 if "window_left" in options else T * T // 2
+            flex = compiled()
+            call = lambda a, b, c, flex=flex, theirs=theirs: flex(a, b, c, **theirs)
+            forward_only(ours, f"D{D} {name}", q, k, v, 4 * B * H * pairs * D, {"flex": lambda: call(q, k, v)}, causal=True, **options)
+            backward_only(ours, f"D{D} {name} backward", q, k, v, 10 * B * H * pairs * D, {"flex": call}, causal=True, **options)
+
+
 def profile(ours):
     """Microseconds of single kernels."""
     from torch.profiler import ProfilerActivity, profile as profiler
@@ -435,7 +457,7 @@ def main():
         serve(sys.argv[2])
         return
     parts = {"decode": decode, "stats": stats, "small": small, "bias": bias, "widths": widths, "wide": wide, "masks": masks,
-             "options": options, "gradients": gradients, "profile": profile}
+             "options": options, "gradients": gradients, "scores": scores, "profile": profile}
     torch.manual_seed(int.from_bytes(b"mha", "big"))
     ours = Attention(stream)
     for name in sys.argv[1:] or parts:
