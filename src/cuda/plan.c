@@ -109,17 +109,17 @@ static int forward_width_of(int64_t columns)
 
 enum { BARRIERS = 1024 }; /* at least the bytes of barriers and single numbers behind the tiles */
 
-/* Q and two stages of K and V; tiles of bias, or masks and bits; where there is room, results, and Q once more. */
+/* Q and two or four stages of K and V; tiles of bias, or masks and bits; where there is room, results, and Q once more. */
 size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few)
 {
     size_t columns = ((size_t)forward_widths[width].columns + 63) / 64 * 64,
            keys = (size_t)mha_cuda_forward_keys(width, kind),
            groups = (size_t)mha_cuda_forward_groups(width, kind, few), q = 2 * 64 * groups * columns,
-           tiles = q + 2 * 4 * keys * columns + BARRIERS;
+           stages = columns > 64 ? 2 : 4, tiles = q + stages * 4 * keys * columns + BARRIERS;
     if (kind == MHA_CUDA_MAPS) return tiles + groups * 64 * keys * sizeof(float);
     if (kind == MHA_CUDA_BITS)
         return tiles + (columns <= 64 ? q : 0) + (groups * MHA_CUDA_BIT_BYTES(keys) + 1023) / 1024 * 1024;
-    return tiles + (columns > 128 ? 0 : kind < MHA_CUDA_OPTIONS ? 2 * q : q);
+    return tiles + (columns > 128 ? 0 : 2 * q);
 }
 
 /* K and V, three stages of Q, dO and the numbers of rows, two of dS; two stages with maps or wide heads, which have no tiles of bias. */

@@ -23,9 +23,9 @@ namespace
 {
 
 /* Where a warpgroup is in the rings, from tile to tile. */
-struct progress {
-    slot k, v;
-    uint32_t q = 0;
+template <typename S> struct progress {
+    slot<S::Q_STAGES> q;
+    slot<S::STAGES> k, v;
 };
 
 /* Q K^T of a block of keys, under way. */
@@ -52,7 +52,7 @@ template <typename T, int D, int KEYS> MHA_DEVICE void begin_results(float (&o)[
 
 template <typename T, int D, int CONSUMERS, int KEYS, kind KIND, typename TILE>
 MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, const mha_cuda_forward &c, const TILE &t,
-                             progress &at, int who)
+                             progress<shared_memory<T, D, CONSUMERS, KEYS, KIND>> &at, int who)
 {
     typedef shared_memory<T, D, CONSUMERS, KEYS, KIND> S;
     enum { ROWS = 64 * CONSUMERS, COLUMNS = S::COLUMNS };
@@ -60,18 +60,11 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
     uint64_t q = factor(shared_address(s.q[0]) + who * 64 * ROW_BYTES, 0);
     float o[D / 2], x[KEYS / 2], by[2];
     uint32_t p[KEYS / 4];
-    rows r = {{-INFINITY, -INFINITY}, {0, 0}};
-    ramp lacking = {{0, 0}, 0};
+    rows r = first_rows<KIND>(c, t);
+    ramp lacking = {{0, 0}, 0, 0};
     int row = t.row + who * 64 + warp * 16 + lane / 4, first = lane % 4 * 2;
     const keys_seen seen = keys_of<KIND>(c, t, row);
     const float &scale = KIND >= OPTIONS ? c.scale_after : c.scale;
-    if (KIND >= OPTIONS) {
-        if (c.sinks) {
-            float sink = c.sinks[t.head * c.sink_head] * 1.4426950409f;
-            r.reference[0] = r.reference[1] = sink;
-            r.sum[0] = r.sum[1] = sink > -INFINITY && lane % 4 == 0 ? 1 : 0;
-        }
-    }
 #pragma unroll
     for (int i = 0; i < D / 2; i++) o[i] = 0;
 
@@ -83,8 +76,8 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
     };
 
     if (!S::SEPARATE || t.blocks > 0) {
-        barrier_wait(shared_address(&s.q_full[0]), at.q % 2);
-        at.q++;
+        barrier_wait(shared_address(&s.q_full[0]), at.q.parity());
+        at.q.next();
     }
     if (t.blocks > 0) {
         int j = t.first + t.blocks - 1;
@@ -103,8 +96,8 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
                 add_plain(x, c, here());
                 return;
             }
-            int stage = ring_stage(at.k.count - 1, c.bias_stages), bytes = S::MAP_BYTES / c.bias_stages;
-            barrier_wait(shared_address(&s.map_full[who][stage]), ring_parity(at.k.count - 1, c.bias_stages));
+            int stage = map_stage(at.k.count - 1, c.bias_stages), bytes = S::MAP_BYTES / c.bias_stages;
+            barrier_wait(shared_address(&s.map_full[who][stage]), map_parity(at.k.count - 1, c.bias_stages));
             add_tile(x, c, shared_address(map_tile<KIND>(s, who)) + stage * bytes);
             finish_loads();
             __syncwarp();
@@ -122,24 +115,11 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             if (lane == 0) barrier_arrive(shared_address(&s.map_empty[who][stage]));
         };
         auto mask = [&](void) {
-            if (KIND < OPTIONS) {
-                hide<KEYS>(x, j * KEYS + first, seen.last);
-                return;
-            }
-            if (c.cap != 0 && ((j + 1) * KEYS > t.span.length || t.row + ROWS > t.span.queries))
-                clear<KEYS>(x, j * KEYS + first, t.span.length, row, t.span.queries);
-            float ahead = (float)(row + t.span.offset - j * KEYS - first);
-            if (KIND == OPTIONS) lacking = {{0, 0}, 0};
-            if (KIND == OPTIONS && c.modified && c.cap == 0 && t.span.right <= t.span.offset)
-                lacking = climb<KEYS>(x, c.scale, t.slope, ahead);
-            else if (c.modified && modify<KEYS, KIND == BITS>(x, c, t.slope, ahead)) r.sum[0] = r.sum[1] = NAN;
-            add_bias();
-            if (KIND == MAPS && c.mask.data) apply_mask(x, c, here());
-            if (KIND == BITS) show_found();
-            if (j >= t.whole || j < t.closed) {
-                const keys_seen now = keys_of<KIND>(c, t, row); /* read again: there are few registers */
-                hide<KEYS>(x, j * KEYS + first, now.first, now.last);
-            }
+            lacking = shape<ROWS, KEYS, KIND>(x, r, c, t, j, row, [&](void) {
+                add_bias();
+                if (KIND == MAPS && c.mask.data) apply_mask(x, c, here());
+                if (KIND == BITS) show_found();
+            });
         };
         auto drop = [&](void) {
             if (KIND == MAPS && c.dropped) drop_weights(x, c, here(), row);
@@ -193,8 +173,8 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND>
 MHA_DEVICE void compute_tiles(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, const mha_cuda_forward &c, int who)
 {
     int thread = threadIdx.x % GROUP;
-    slot next;
-    progress at;
+    slot<TILE_STAGES> next;
+    progress<shared_memory<T, D, CONSUMERS, KEYS, KIND>> at;
     for (;; next.next()) {
         uint32_t empty = shared_address(&s.tile_empty[next.stage()]);
         barrier_wait(shared_address(&s.tile_full[next.stage()]), next.parity());
@@ -208,47 +188,51 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
 template <typename T, int D, int CONSUMERS, int KEYS, kind KIND>
 MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, const mha_cuda_forward &c, int who)
 {
+    typedef shared_memory<T, D, CONSUMERS, KEYS, KIND> S;
     enum { ROWS = 64 * CONSUMERS };
-    const int thread = threadIdx.x % GROUP, lane = thread % 32, own_row = who * 64 + thread / 32 * 16 + lane / 4;
+    const int thread = threadIdx.x % GROUP, own_row = who * 64 + thread / 32 * 16 + thread % 32 / 4;
+    const float &scale = KIND == OPTIONS ? c.scale_after : c.scale;
     float o[D / 2], x[KEYS / 2], by[2];
     uint32_t p[KEYS / 4];
     rows r, coming;
-    slot next, q, k, v;
-    tile t, u;
+    progress<S> at;
+    slot<TILE_STAGES> next;
 
-    /* The next tile, to u; whether there is one. */
-    auto take = [&](void) {
+    /* The next tile has come: whether there is one. */
+    auto is_there = [&](void) {
         barrier_wait(shared_address(&s.tile_full[next.stage()]), next.parity());
-        u = s.tiles[next.stage()];
         return s.number[next.stage()] >= 0;
     };
     auto begin_block = [&](void) {
-        barrier_wait(shared_address(&s.k_full[k.stage()]), k.parity());
+        barrier_wait(shared_address(&s.k_full[at.k.stage()]), at.k.parity());
         if (CONSUMERS > 1) group_sync(TURN + who, 2 * GROUP);
-        begin_scores<T, D, ROWS, KEYS>(x, factor(shared_address(s.q[q.stage()]) + who * 64 * ROW_BYTES, 0), s.k[k.stage()]);
+        begin_scores<T, D, ROWS, KEYS>(x, factor(shared_address(s.q[at.q.stage()]) + who * 64 * ROW_BYTES, 0), s.k[at.k.stage()]);
     };
-    auto begin_last = [&](void) {
-        barrier_wait(shared_address(&s.v_full[v.stage()]), v.parity());
-        begin_results<T, D, KEYS>(o, p, s.v[v.stage()]);
+    auto begin_last = [&](const volatile tile &t, int j) {
+        barrier_wait(shared_address(&s.v_full[at.v.stage()]), at.v.parity());
+        if (KIND == OPTIONS && (j + 1) * KEYS > t.span.length)
+            clear_values<S::COLUMNS, KEYS>(shared_address(s.v[at.v.stage()]), t.span.length - j * KEYS, who);
+        begin_results<T, D, KEYS>(o, p, s.v[at.v.stage()]);
         if (CONSUMERS > 1) group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
     };
     /* Scores of block j of a tile have come, and become weights. */
-    auto weigh = [&](const tile &of, int j, rows &to, bool masked) {
+    auto weigh = [&](const volatile tile &t, int j, rows &to, bool masked) {
+        ramp lacking = {{0, 0}, 0, 0};
         touch(x);
-        if (thread == 0) barrier_arrive(shared_address(&s.k_empty[k.stage()]));
-        k.next();
-        if (masked) hide<KEYS>(x, j * KEYS + lane % 4 * 2, keys_of<KIND>(c, of, of.row + own_row).last);
-        soften<KEYS, false>(x, to, by, c.scale, {{0, 0}, 0});
+        if (thread == 0) barrier_arrive(shared_address(&s.k_empty[at.k.stage()]));
+        at.k.next();
+        if (masked) lacking = shape<ROWS, KEYS, KIND>(x, to, c, t, j, t.row + own_row, [](void) {});
+        soften<KEYS, KIND == OPTIONS>(x, to, by, scale, lacking);
     };
     auto end_results = [&](void) {
         products_wait<0>();
         touch(o);
-        if (thread == 0) barrier_arrive(shared_address(&s.v_empty[v.stage()]));
-        v.next();
+        if (thread == 0) barrier_arrive(shared_address(&s.v_empty[at.v.stage()]));
+        at.v.next();
     };
-    auto step = [&](int j, bool masked) {
+    auto step = [&](const volatile tile &t, int j, bool masked) {
         begin_block();
-        begin_last();
+        begin_last(t, j + 1);
         products_wait<1>();
         weigh(t, j, r, masked);
         end_results();
@@ -256,48 +240,47 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
         rescale(o, by);
     };
 
-    bool there = take(), begun = false;
-    while (there) {
-        t = u;
-        int j = t.blocks - 1;
+    for (bool there = is_there(), begun = false; there;) {
+        const volatile tile &t = s.tiles[next.stage()];
+        int j = t.first + t.blocks - 1;
 #pragma unroll
         for (int i = 0; i < D / 2; i++) o[i] = 0;
-        if (begun) r = coming;
-        else r = {{-INFINITY, -INFINITY}, {0, 0}};
-        if (j >= 0 && !begun) {
-            barrier_wait(shared_address(&s.q_full[q.stage()]), q.parity());
+        r = begun ? coming : first_rows<KIND>(c, t);
+        if (t.blocks > 0 && !begun) {
+            barrier_wait(shared_address(&s.q_full[at.q.stage()]), at.q.parity());
             begin_block();
             if (CONSUMERS > 1) group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
             products_wait<0>();
-            weigh(t, j, r, j >= t.whole);
+            weigh(t, j, r, KIND == OPTIONS || j >= t.whole);
             pack_all<T, KEYS>(p, x);
         }
-        for (j--; j >= 0 && j >= t.whole; j--) step(j, true);
-        for (; j >= 0; j--) step(j, false);
+        for (j--; j >= t.first && (KIND == OPTIONS || j >= t.whole); j--) step(t, j, true);
+        for (; KIND != OPTIONS && j >= 0; j--) step(t, j, false);
         if (t.blocks > 0) {
-            if (thread == 0) barrier_arrive(shared_address(&s.q_empty[q.stage()]));
-            q.next();
+            if (thread == 0) barrier_arrive(shared_address(&s.q_empty[at.q.stage()]));
+            at.q.next();
         }
-        uint32_t empty = shared_address(&s.tile_empty[next.stage()]);
         next.next();
-        there = take();
+        there = is_there();
+        const volatile tile &u = s.tiles[next.stage()];
         begun = there && t.blocks > 0 && u.blocks > 0;
         if (begun) {
-            barrier_wait(shared_address(&s.q_full[q.stage()]), q.parity());
+            const int last = u.first + u.blocks - 1;
+            barrier_wait(shared_address(&s.q_full[at.q.stage()]), at.q.parity());
             begin_block();
-            begin_last();
+            begin_last(t, t.first);
             products_wait<1>();
-            coming = {{-INFINITY, -INFINITY}, {0, 0}};
-            weigh(u, u.blocks - 1, coming, u.blocks - 1 >= u.whole);
+            coming = first_rows<KIND>(c, u);
+            weigh(u, last, coming, KIND == OPTIONS || last >= u.whole);
             end_results();
             pack_all<T, KEYS>(p, x);
         } else if (t.blocks > 0) {
             if (CONSUMERS > 1) group_sync(TURN + who, 2 * GROUP);
-            begin_last();
+            begin_last(t, t.first);
             end_results();
         }
         finish<T, D, ROWS, KIND>(s, c, t, o, r, keys_of<KIND>(c, t, t.row + own_row), who);
-        if (thread == 0) barrier_arrive(empty);
+        if (thread == 0) barrier_arrive(shared_address(&s.tile_empty[(next.count - 1) % TILE_STAGES]));
     }
 }
 
@@ -322,17 +305,19 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
             barrier_make(shared_address(&s.q_full[i]), 1);
             barrier_make(shared_address(&s.q_empty[i]), CONSUMERS);
         }
-        for (int i = 0; i < STAGES; i++) {
+        for (int i = 0; i < TILE_STAGES; i++) {
             barrier_make(shared_address(&s.tile_full[i]), 1);
             barrier_make(shared_address(&s.tile_empty[i]), arrivals);
+        }
+        for (int i = 0; i < layout::STAGES; i++) {
             barrier_make(shared_address(&s.k_full[i]), 1);
             barrier_make(shared_address(&s.v_full[i]), 1);
             barrier_make(shared_address(&s.k_empty[i]), CONSUMERS);
             barrier_make(shared_address(&s.v_empty[i]), CONSUMERS);
-            for (int who = 0; KIND >= MAPS && who < CONSUMERS; who++) {
-                barrier_make(shared_address(&s.map_full[who][i]), KIND == BITS ? own::FINDERS : 1);
-                barrier_make(shared_address(&s.map_empty[who][i]), GROUP / 32);
-            }
+        }
+        for (int n = 0; KIND >= MAPS && n < CONSUMERS * MAP_STAGES; n++) {
+            barrier_make(shared_address(&s.map_full[n / MAP_STAGES][n % MAP_STAGES]), KIND == BITS ? own::FINDERS : 1);
+            barrier_make(shared_address(&s.map_empty[n / MAP_STAGES][n % MAP_STAGES]), GROUP / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         publish_shared();

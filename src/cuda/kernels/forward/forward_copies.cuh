@@ -10,7 +10,7 @@
 namespace
 {
 
-enum { GROUP = 128, STAGES = 2 }; /* threads of a warpgroup; key blocks in flight */
+enum { GROUP = 128, TILE_STAGES = 2, MAP_STAGES = 2 }; /* threads of a warpgroup; tiles, and their bias or bits, in flight */
 enum { TURN = 1, OWN = 5 };       /* numbers of barriers: turns at issuing, and of each warpgroup's own threads */
 
 /* What rows see: all keys, those up to their position, what options say, or what options and maps say, the latter as they are
@@ -68,7 +68,7 @@ template <typename T, int SIZE> struct result_memory<T, SIZE, false> {
 };
 
 template <int D, kind KIND> constexpr bool has_room(void) { return KIND != MAPS && D <= (KIND == BITS ? 64 : 128); }
-template <int D, kind KIND> constexpr bool is_ahead(void) { return KIND < OPTIONS && D <= 128; }
+template <int D, kind KIND> constexpr bool is_ahead(void) { return KIND < OPTIONS ? D <= 128 : KIND == OPTIONS && D < 128; }
 
 template <typename T, int D, int CONSUMERS, int KEYS, kind KIND>
 struct shared_memory : result_memory<T, 64 * CONSUMERS * ((D + PANEL - 1) / PANEL) * PANEL, has_room<D, KIND>()>,
@@ -76,28 +76,28 @@ struct shared_memory : result_memory<T, 64 * CONSUMERS * ((D + PANEL - 1) / PANE
                        bits_memory<CONSUMERS, KEYS, KIND == BITS> {
     enum { ROWS = 64 * CONSUMERS, COLUMNS = (D + PANEL - 1) / PANEL * PANEL, MAP_BYTES = 64 * KEYS * 4 };
     enum { SEPARATE = has_room<D, KIND>() }; /* results have memory of their own */
-    enum { AHEAD = is_ahead<D, KIND>(), Q_STAGES = AHEAD ? 2 : 1 };
+    enum { AHEAD = is_ahead<D, KIND>(), Q_STAGES = AHEAD ? 2 : 1, STAGES = D > 64 ? 2 : 4 }; /* STAGES: of K and V */
     alignas(1024) T q[Q_STAGES][ROWS * COLUMNS];
     alignas(1024) T k[STAGES][KEYS * COLUMNS];
     alignas(1024) T v[STAGES][KEYS * COLUMNS];
-    int number[STAGES]; /* of tiles, from the warpgroup that copies to the others; -1: no more */
-    tile tiles[STAGES]; /* those of the numbers */
-    alignas(8) uint64_t tile_full[STAGES], tile_empty[STAGES], q_full[Q_STAGES], q_empty[Q_STAGES];
+    int number[TILE_STAGES]; /* of tiles, from the warpgroup that copies to the others; -1: no more */
+    tile tiles[TILE_STAGES]; /* those of the numbers */
+    alignas(8) uint64_t tile_full[TILE_STAGES], tile_empty[TILE_STAGES], q_full[Q_STAGES], q_empty[Q_STAGES];
     uint64_t k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
-    uint64_t map_full[KIND >= MAPS ? CONSUMERS : 1][STAGES], map_empty[KIND >= MAPS ? CONSUMERS : 1][STAGES]; /* or bits */
+    uint64_t map_full[KIND >= MAPS ? CONSUMERS : 1][MAP_STAGES], map_empty[KIND >= MAPS ? CONSUMERS : 1][MAP_STAGES]; /* or bits */
 };
 
 /* A place in a ring of stages. */
-struct slot {
+template <int STAGES> struct slot {
     uint32_t count = 0;
     MHA_DEVICE uint32_t stage(void) const { return count % STAGES; }
     MHA_DEVICE uint32_t parity(void) const { return count / STAGES % 2; }
     MHA_DEVICE void next(void) { count++; }
 };
 
-/* The same of place `count` for a ring of one or two stages. */
-MHA_DEVICE uint32_t ring_stage(uint32_t count, int stages) { return count & (stages - 1); }
-MHA_DEVICE uint32_t ring_parity(uint32_t count, int stages) { return count >> (stages - 1) & 1; }
+/* The same of block `count` for a ring of one or two stages. */
+MHA_DEVICE uint32_t map_stage(uint32_t count, int stages) { return count & (stages - 1); }
+MHA_DEVICE uint32_t map_parity(uint32_t count, int stages) { return count >> (stages - 1) & 1; }
 
 /* How many tiles there are. */
 template <kind KIND> MHA_DEVICE int tiles_of(const mha_cuda_forward &c)
@@ -155,7 +155,7 @@ template <int ROWS, int KEYS, kind KIND> MHA_DEVICE tile tile_of(const mha_cuda_
 /* ---- The warpgroup that copies ---------------------------------------------------------------------------------- */
 
 template <typename S, int KEYS, kind KIND, typename TILE>
-MHA_DEVICE void copy_block(S &s, bool values, slot p, const CUtensorMap *map, const TILE &t, int j, int group)
+MHA_DEVICE void copy_block(S &s, bool values, slot<S::STAGES> p, const CUtensorMap *map, const TILE &t, int j, int group)
 {
     uint32_t full = shared_address(values ? &s.v_full[p.stage()] : &s.k_full[p.stage()]);
     uint32_t to = shared_address(values ? s.v[p.stage()] : s.k[p.stage()]);
@@ -169,12 +169,13 @@ MHA_DEVICE void copy_block(S &s, bool values, slot p, const CUtensorMap *map, co
 
 /* Q, K and V of a tile. */
 template <typename S, int ROWS, int KEYS, kind KIND, typename TILE>
-MHA_DEVICE void copy_tile(S &s, const mha_cuda_forward &c, const TILE &t, slot &k, slot &v, uint32_t &count)
+MHA_DEVICE void copy_tile(S &s, const mha_cuda_forward &c, const TILE &t, slot<S::Q_STAGES> &q, slot<S::STAGES> &k,
+                          slot<S::STAGES> &v)
 {
     if (S::SEPARATE && t.blocks == 0) return;
-    uint32_t stage = ring_stage(count, S::Q_STAGES), full = shared_address(&s.q_full[stage]);
-    barrier_wait(shared_address(&s.q_empty[stage]), ring_parity(count, S::Q_STAGES) ^ 1);
-    count++;
+    uint32_t to = shared_address(s.q[q.stage()]), full = shared_address(&s.q_full[q.stage()]);
+    barrier_wait(shared_address(&s.q_empty[q.stage()]), q.parity() ^ 1);
+    q.next();
     if (!S::SEPARATE && t.blocks == 0) { /* results leave through Q */
         barrier_arrive(full);
         return;
@@ -183,25 +184,25 @@ MHA_DEVICE void copy_tile(S &s, const mha_cuda_forward &c, const TILE &t, slot &
     int row = t.row, batch = t.batch;
     if (KIND >= OPTIONS) row += t.span.query_row, batch = t.span.query_batch;
     for (int panel = 0; panel < S::COLUMNS / PANEL; panel++)
-        copy_in(shared_address(s.q[stage]) + panel * ROWS * ROW_BYTES, &c.q, full, panel * PANEL, row, t.head, batch);
+        copy_in(to + panel * ROWS * ROW_BYTES, &c.q, full, panel * PANEL, row, t.head, batch);
     for (int j = t.blocks; j >= 0; j--) {
         if (j > 0) copy_block<S, KEYS, KIND>(s, false, k, &c.k, t, t.first + j - 1, c.group), k.next();
         if (j < t.blocks) copy_block<S, KEYS, KIND>(s, true, v, &c.v, t, t.first + j, c.group), v.next();
     }
 }
 
-/* The number of the next tile of a block. */
-MHA_DEVICE int next_number(const mha_cuda_forward &c, int tiles)
+/* The number of the next tile of a block, `taken` from the counter. */
+MHA_DEVICE int next_number(const mha_cuda_forward &c, int taken, int tiles)
 {
-    int n = atomicAdd(c.counter, 1) + gridDim.x;
-    if (n == tiles + (int)gridDim.x - 1) *c.counter = 0; /* everybody has what it gets: ready for the next call */
-    return n;
+    if (taken == tiles - 1) *c.counter = 0; /* everybody has what it gets: ready for the next call */
+    return taken + gridDim.x;
 }
 
 template <typename S, int ROWS, int KEYS, kind KIND> MHA_DEVICE void copy_tiles(S &s, const mha_cuda_forward &c)
 {
-    slot k, v, next;
-    uint32_t count = 0;
+    slot<S::Q_STAGES> q;
+    slot<S::STAGES> k, v;
+    slot<TILE_STAGES> next;
     for (int n = blockIdx.x;;) {
         int stage = next.stage();
         const tile t = tile_of<ROWS, KEYS, KIND>(c, n);
@@ -211,18 +212,19 @@ template <typename S, int ROWS, int KEYS, kind KIND> MHA_DEVICE void copy_tiles(
         barrier_arrive(shared_address(&s.tile_full[stage]));
         next.next();
         if (n >= c.tiles) break;
-        n = next_number(c, c.tiles);
-        copy_tile<S, ROWS, KEYS, KIND>(s, c, t, k, v, count);
+        int taken = atomicAdd(c.counter, 1); /* comes while this tile is copied */
+        copy_tile<S, ROWS, KEYS, KIND>(s, c, t, q, k, v);
+        n = next_number(c, taken, c.tiles);
     }
 }
 
 /* With options, tiles take more registers than one thread has for both: one finds them, */
 template <typename S, int ROWS, int KEYS, kind KIND> MHA_DEVICE void find_tiles(S &s, const mha_cuda_forward &c)
 {
-    for (slot next;; next.next()) {
+    for (slot<TILE_STAGES> next;; next.next()) {
         int stage = next.stage();
         barrier_wait(shared_address(&s.tile_empty[stage]), next.parity() ^ 1);
-        int tiles = tiles_of<KIND>(c), n = next.count ? next_number(c, tiles) : (int)blockIdx.x;
+        int tiles = tiles_of<KIND>(c), n = next.count ? next_number(c, atomicAdd(c.counter, 1), tiles) : (int)blockIdx.x;
         bool there = n < tiles;
         s.number[stage] = there ? n : -1;
         if (there) put_tile<ROWS, KEYS, KIND>(s.tiles[stage], c, n);
@@ -234,13 +236,13 @@ template <typename S, int ROWS, int KEYS, kind KIND> MHA_DEVICE void find_tiles(
 /* and one copies them. */
 template <typename S, int ROWS, int KEYS, kind KIND> MHA_DEVICE void copy_found_tiles(S &s, const mha_cuda_forward &c)
 {
-    slot k, v, next;
-    uint32_t count = 0;
-    for (;; next.next()) {
+    slot<S::Q_STAGES> q;
+    slot<S::STAGES> k, v;
+    for (slot<TILE_STAGES> next;; next.next()) {
         int stage = next.stage();
         barrier_wait(shared_address(&s.tile_full[stage]), next.parity());
         if (s.number[stage] < 0) break;
-        copy_tile<S, ROWS, KEYS, KIND, volatile tile>(s, c, s.tiles[stage], k, v, count);
+        copy_tile<S, ROWS, KEYS, KIND, volatile tile>(s, c, s.tiles[stage], q, k, v);
         barrier_arrive(shared_address(&s.tile_empty[stage]));
     }
 }
@@ -249,9 +251,9 @@ template <typename S, int ROWS, int KEYS, kind KIND> MHA_DEVICE void copy_found_
 template <typename S, int KEYS>
 MHA_DEVICE void copy_map(S &s, const mha_cuda_forward &c, const volatile tile &t, int j, int who, uint32_t count)
 {
-    const int stage = ring_stage(count, c.bias_stages), bytes = S::MAP_BYTES / c.bias_stages;
+    const int stage = map_stage(count, c.bias_stages), bytes = S::MAP_BYTES / c.bias_stages;
     uint32_t full = shared_address(&s.map_full[who][stage]), to = shared_address(s.maps[who]) + stage * bytes;
-    barrier_wait(shared_address(&s.map_empty[who][stage]), ring_parity(count, c.bias_stages) ^ 1);
+    barrier_wait(shared_address(&s.map_empty[who][stage]), map_parity(count, c.bias_stages) ^ 1);
     barrier_expect(full, bytes);
 #pragma unroll 1
     for (int key = j * KEYS; key < (j + 1) * KEYS; key += 32 * c.bias_stages, to += MAP_PANEL)
@@ -261,7 +263,7 @@ MHA_DEVICE void copy_map(S &s, const mha_cuda_forward &c, const volatile tile &t
 /* Other threads bring the tiles of bias, one for each warpgroup. */
 template <typename S, int KEYS> MHA_DEVICE void copy_maps(S &s, const mha_cuda_forward &c, int who)
 {
-    slot next;
+    slot<TILE_STAGES> next;
     uint32_t count = 0;
     for (;; next.next()) {
         barrier_wait(shared_address(&s.tile_full[next.stage()]), next.parity());
@@ -329,7 +331,7 @@ template <typename S, int KEYS, int CONSUMERS, typename BLOCK> MHA_DEVICE void f
 {
     enum { EACH = 64 * KEYS / 16 / BLOCK::FINDERS }; /* words of a step that a thread finds */
     typedef bit_team<KEYS, BLOCK::FIRST_FINDER, BLOCK::FINDERS, EACH> team;
-    slot next;
+    slot<TILE_STAGES> next;
     uint32_t count = 0;
     for (;; next.next()) {
         barrier_wait(shared_address(&s.tile_full[next.stage()]), next.parity());

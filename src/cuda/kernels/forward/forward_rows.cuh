@@ -78,18 +78,19 @@ MHA_DEVICE bool modify(float (&s)[KEYS / 2], const mha_cuda_forward &c, float sl
     return zero != 0;
 }
 
-/* What scores of blocks with a slope still lack: something for all keys of a row, and for the odd ones. */
+/* What scores of blocks with a slope still lack: something for all keys of a row, and for a thread's even and odd ones. */
 struct ramp {
-    float row[2], odd;
+    float row[2], even, odd;
 };
 
 /* Products become scores where all visible keys stand at or before their rows, so that a slope rises from key to key: it costs one
- * instruction for four of them. `ahead` as in `modify`. */
-template <int KEYS> MHA_DEVICE ramp climb(float (&s)[KEYS / 2], float scale, float slope, float ahead)
+ * instruction for four of them. `ahead` is how far the first row stands before the first key of the block, `first` how far the
+ * thread's first key stands behind that one. */
+template <int KEYS> MHA_DEVICE ramp climb(float (&s)[KEYS / 2], float scale, float slope, float ahead, int first)
 {
 #pragma unroll
     for (int i = 0; i < KEYS / 2; i++) s[i] = fmaf(s[i], scale, slope * (i / 4 * 8));
-    return {{-slope * ahead, -slope * (ahead + 8)}, slope};
+    return {{-slope * ahead, -slope * (ahead + 8)}, slope * first, slope * (first + 1)};
 }
 
 /* Scores become weights; returns by how much the sums so far have to be multiplied. With RAMP, scores lack what `lacking` says. */
@@ -101,7 +102,7 @@ MHA_DEVICE void soften(float (&s)[KEYS / 2], rows &r, float (&by)[2], float scal
         float a = s[2 * h], b = s[2 * h + 1];
 #pragma unroll
         for (int i = 4; i < KEYS / 2; i += 4) a = fmaxf(a, s[i + 2 * h]), b = fmaxf(b, s[i + 2 * h + 1]);
-        float top = fmaxf(a, RAMP ? b + lacking.odd : b);
+        float top = RAMP ? fmaxf(a + lacking.even, b + lacking.odd) : fmaxf(a, b);
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 2)) * scale;
         if (RAMP) top += lacking.row[h];
@@ -111,18 +112,64 @@ MHA_DEVICE void soften(float (&s)[KEYS / 2], rows &r, float (&by)[2], float scal
             r.reference[h] = top;
             r.sum[h] *= by[h];
         }
-        float less = r.reference[h] == -INFINITY ? 0 : r.reference[h], less_odd, c = 0, d = 0;
-        if (RAMP) less -= lacking.row[h];
-        less_odd = RAMP ? less - lacking.odd : less;
+        float less = r.reference[h] == -INFINITY ? 0 : r.reference[h], even = less, odd = less, c = 0, d = 0;
+        if (RAMP) even = less - lacking.row[h] - lacking.even, odd = less - lacking.row[h] - lacking.odd;
 #pragma unroll
         for (int i = 0; i < KEYS / 2; i += 4) {
-            s[i + 2 * h] = exp2_fast(fmaf(s[i + 2 * h], scale, -less));
-            s[i + 2 * h + 1] = exp2_fast(fmaf(s[i + 2 * h + 1], scale, -less_odd));
+            s[i + 2 * h] = exp2_fast(fmaf(s[i + 2 * h], scale, -even));
+            s[i + 2 * h + 1] = exp2_fast(fmaf(s[i + 2 * h + 1], scale, -odd));
             c += s[i + 2 * h];
             d += s[i + 2 * h + 1];
         }
         r.sum[h] += c + d;
     }
+}
+
+/* Zeros in place of what a sequence without padding does not have: padding may be infinite or NaN, which a cap would cover. */
+template <int KEYS>
+MHA_DEVICE void clear(float (&s)[KEYS / 2], int first_key, int length, int row, int queries)
+{
+#pragma unroll
+    for (int i = 0; i < KEYS / 2; i++) {
+        int key = first_key + i / 4 * 8 + i % 2;
+        if (key >= length || row + i / 2 % 2 * 8 >= queries) s[i] = 0;
+    }
+}
+
+/* Products of block j become scores, of which the hidden ones are -infinity; returns what they lack. `row` is the first of this
+ * thread's; `add_maps` adds what pairs have of their own. */
+template <int ROWS, int KEYS, kind KIND, typename TILE, typename F>
+MHA_DEVICE ramp shape(float (&x)[KEYS / 2], rows &r, const mha_cuda_forward &c, const TILE &t, int j, int row, F add_maps)
+{
+    ramp lacking = {{0, 0}, 0, 0};
+    const int first = threadIdx.x % 4 * 2;
+    if (KIND < OPTIONS) {
+        hide<KEYS>(x, j * KEYS + first, keys_of<KIND>(c, t, row).last);
+        return lacking;
+    }
+    if (c.cap != 0 && ((j + 1) * KEYS > t.span.length || t.row + ROWS > t.span.queries))
+        clear<KEYS>(x, j * KEYS + first, t.span.length, row, t.span.queries);
+    int ahead = row + t.span.offset - j * KEYS;
+    if (KIND == OPTIONS && c.modified && c.cap == 0 && t.span.right <= t.span.offset)
+        lacking = climb<KEYS>(x, c.scale, t.slope, (float)ahead, first);
+    else if (c.modified && modify<KEYS, KIND == BITS>(x, c, t.slope, (float)(ahead - first))) r.sum[0] = r.sum[1] = NAN;
+    add_maps();
+    if (j >= t.whole || j < t.closed) {
+        const keys_seen now = keys_of<KIND>(c, t, row); /* read again: there are few registers */
+        hide<KEYS>(x, j * KEYS + first, now.first, now.last);
+    }
+    return lacking;
+}
+
+/* What the two rows of a thread begin with. */
+template <kind KIND, typename TILE> MHA_DEVICE rows first_rows(const mha_cuda_forward &c, const TILE &t)
+{
+    rows r = {{-INFINITY, -INFINITY}, {0, 0}};
+    if (KIND < OPTIONS || !c.sinks) return r;
+    float sink = c.sinks[t.head * c.sink_head] * 1.4426950409f;
+    r.reference[0] = r.reference[1] = sink;
+    r.sum[0] = r.sum[1] = sink > -INFINITY && threadIdx.x % 4 == 0 ? 1 : 0;
+    return r;
 }
 
 template <typename T, int KEYS> MHA_DEVICE void pack_all(uint32_t (&p)[KEYS / 4], const float (&s)[KEYS / 2])
@@ -288,17 +335,6 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const TILE &t, float (&o
     if (!S::SEPARATE && thread == 0) copies_read();
     group_sync(OWN + who, GROUP); /* the next results may be put there */
     if (!S::SEPARATE && thread == 0) barrier_arrive(shared_address(&s.q_empty[0]));
-}
-
-/* Zeros in place of what a sequence without padding does not have: padding may be infinite or NaN, which a cap would cover. */
-template <int KEYS>
-MHA_DEVICE void clear(float (&s)[KEYS / 2], int first_key, int length, int row, int queries)
-{
-#pragma unroll
-    for (int i = 0; i < KEYS / 2; i++) {
-        int key = first_key + i / 4 * 8 + i % 2;
-        if (key >= length || row + i / 2 % 2 * 8 >= queries) s[i] = 0;
-    }
 }
 
 /* Zeros in place of the values from row `first` of a block on: their weights are 0, but 0 times NaN is NaN. Each warpgroup
