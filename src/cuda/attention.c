@@ -3,6 +3,7 @@
 #include "cuda/attention.h"
 #include "cuda/decode.h"
 #include "cuda/device.h"
+#include "cuda/schedule.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -136,15 +137,16 @@ static mha_attention_plan describe_general(const mha_problem *p, const char *why
 
 static mha_attention_plan describe_decode(const mha_problem *p)
 {
-    int64_t splits = (p->Tk + MHA_CUDA_DECODE_KEYS - 1) / MHA_CUDA_DECODE_KEYS;
+    int64_t blocks = mha_cuda_decode_splits(p) * p->G * p->B;
+    int width = mha_cuda_decode_width(p), columns = mha_cuda_decode_widths[width];
     mha_attention_plan a = {.isa = p->ctx->isa,
-                            .kernel = mha_cuda_decode_name(p->q.type == MHA_FLOAT16, p->D > 64),
-                            .threads = (int)(splits * p->G * p->B),
+                            .kernel = mha_cuda_decode_name(p->q.type == MHA_FLOAT16, width),
+                            .threads = (int)blocks,
                             .tile_rows = MHA_CUDA_DECODE_ROWS,
-                            .tile_keys = MHA_CUDA_DECODE_TILE,
-                            .pieces = splits * p->G * p->B};
+                            .tile_keys = MHA_CUDA_DECODE_TILE(columns),
+                            .pieces = blocks};
     snprintf(a.why, sizeof a.why, "at most %d rows of a key head: its keys are shared by blocks of %d",
-             MHA_CUDA_DECODE_ROWS, MHA_CUDA_DECODE_KEYS);
+             MHA_CUDA_DECODE_ROWS, mha_cuda_decode_keys(columns, (int32_t)mha_cuda_most_of(p, 3)));
     return a;
 }
 

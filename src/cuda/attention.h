@@ -20,6 +20,9 @@ typedef mha_status mha_cuda_backward_path(const mha_gradient_call *call, mha_are
 mha_cuda_forward_path mha_cuda_hopper_forward, mha_cuda_decode_forward, mha_cuda_general_forward;
 mha_cuda_backward_path mha_cuda_hopper_backward, mha_cuda_general_backward;
 
+/* Blocks that share the keys of a head in a decode kernel. */
+int32_t mha_cuda_decode_splits(const mha_problem *p);
+
 /* What the general kernels are told of a call, without scratch, gradients and maps. */
 mha_cuda_general mha_cuda_describe_general(const mha_problem *p);
 

@@ -6,12 +6,12 @@
 #include <cuda.h>
 
 typedef struct mha_cuda_decode {
-    CUtensorMap k, v; /* (B,G,Tk,D), in boxes of 64 columns and MHA_CUDA_DECODE_TILE rows */
+    CUtensorMap k, v; /* (B,G,Tk,D) and (B,G,Tk,E), in boxes of 64 columns and MHA_CUDA_DECODE_TILE rows */
     mha_cuda_general g;
     int32_t splits;     /* blocks of a key head */
     int32_t first_head; /* of the launch, of the key heads of all sequences */
     int32_t *counters;  /* zeros, one for each key head of the launch: its blocks that are done */
-    float *sums;        /* (B,G,splits,share*Tq,D): weighted values of a block, and */
+    float *sums;        /* (B,G,splits,share*Tq,W): weighted values of a block, with W columns of the kernel, and */
     float *softmax;     /* (B,G,splits,share*Tq,2): reference and sum of its weights */
 } mha_cuda_decode;
 

@@ -114,16 +114,17 @@ static mha_status find_backward(mha_context *ctx, mha_cuda_device *d)
 
 static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
 {
-    static const int D[2] = {64, 128};
     TRY(find_forward(ctx, d));
     TRY(find_backward(ctx, d));
     for (int n = 0; n < MHA_CUDA_GENERAL_KERNELS; n++)
         TRY(find(ctx, &d->general[n],
                  n < MHA_CUDA_GENERAL_PREPARE ? MHA_CUDA_M_general_forward : MHA_CUDA_M_general_backward,
                  mha_cuda_general_names[n], 0));
-    for (int n = 0; n < 4; n++)
-        TRY(find(ctx, &d->decode[n / 2][n % 2], MHA_CUDA_M_decode, mha_cuda_decode_name(n / 2, n % 2),
-                 mha_cuda_decode_shared(D[n % 2])));
+    for (int n = 0; n < 2 * MHA_CUDA_DECODE_WIDTHS; n++) {
+        int type = n / MHA_CUDA_DECODE_WIDTHS, width = n % MHA_CUDA_DECODE_WIDTHS;
+        TRY(find(ctx, &d->decode[type][width], MHA_CUDA_M_decode, mha_cuda_decode_name(type, width),
+                 mha_cuda_decode_shared(width)));
+    }
     return find_others(ctx, d);
 }
 

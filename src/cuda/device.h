@@ -24,9 +24,9 @@ typedef struct mha_cuda_device {
     CUfunction backward[2][MHA_CUDA_BACKWARD_WIDTHS][MHA_CUDA_KINDS][MHA_CUDA_STEPS];
     CUfunction brief[2][MHA_CUDA_OPTIONS][MHA_CUDA_STEPS]; /* backward, by type and kind */
     CUfunction general[MHA_CUDA_GENERAL_KERNELS];
-    CUfunction decode[2][2];                   /* by type and width */
-    CUfunction kernels[MHA_CUDA_KERNEL_COUNT]; /* kernels.h */
-    CUdeviceptr counter;                       /* int32, MHA_CUDA_COUNTERS of them, 0 between calls */
+    CUfunction decode[2][MHA_CUDA_DECODE_WIDTHS]; /* by type and width */
+    CUfunction kernels[MHA_CUDA_KERNEL_COUNT];    /* kernels.h */
+    CUdeviceptr counter;                          /* int32, MHA_CUDA_COUNTERS of them, 0 between calls */
 
     /* Scratch. A call uses the last block; the others remain, because captured graphs may use them. */
     CUdeviceptr blocks[MHA_CUDA_BLOCKS];

@@ -18,14 +18,11 @@ enum {
 /* Tiles of all general kernels, and columns of results that a block computes. */
 enum { MHA_CUDA_GENERAL_TILE = 64, MHA_CUDA_GENERAL_THREADS = 256, MHA_CUDA_GENERAL_COLUMNS = 128 };
 
-/* Rows of a key head (query heads of its group times Tq) that a decode kernel takes, keys of a tile, and keys of a block:
- * the number of blocks that share a row depends on its keys alone, so that its bits do not depend on the batch. */
-enum {
-    MHA_CUDA_DECODE_ROWS = 16,
-    MHA_CUDA_DECODE_TILE = 64,
-    MHA_CUDA_DECODE_KEYS = 512,
-    MHA_CUDA_DECODE_THREADS = 160
-};
+/* Rows of a key head (query heads of its group times Tq) that a decode kernel takes, threads of a block, and, for a kernel of
+ * `width` columns, keys of a tile and tiles of keys and values that are under way: two blocks fit into a multiprocessor. */
+enum { MHA_CUDA_DECODE_ROWS = 16, MHA_CUDA_DECODE_THREADS = 160 };
+#define MHA_CUDA_DECODE_TILE(width)   ((width) > 128 ? 32 : 64)
+#define MHA_CUDA_DECODE_STAGES(width) ((width) > 64 ? 3 : 6)
 
 typedef struct mha_cuda_general {
     int32_t B, H, G, share;

@@ -8,6 +8,7 @@ enum { HEAD_WIDTHS = MHA_CUDA_WIDTHS, TYPES = 2 };
 /* ---- Kernels ---------------------------------------------------------------------------------------------------- */
 
 static const int widths[HEAD_WIDTHS] = {64, 128};
+const int mha_cuda_decode_widths[MHA_CUDA_DECODE_WIDTHS] = {64, 128, 256};
 
 /* The columns of the backward kernels, and the rows and keys of their tiles. */
 static const struct {
@@ -33,8 +34,9 @@ const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool 
 
 const char *mha_cuda_decode_name(int type, int width)
 {
-    static const char *const names[TYPES][HEAD_WIDTHS] = {{"decode_bf16_64", "decode_bf16_128"},
-                                                          {"decode_f16_64", "decode_f16_128"}};
+    static const char *const names[TYPES][MHA_CUDA_DECODE_WIDTHS] = {
+        {"decode_bf16_64", "decode_bf16_128", "decode_bf16_256"},
+        {"decode_f16_64", "decode_f16_128", "decode_f16_256"}};
     return names[type][width];
 }
 
@@ -135,8 +137,15 @@ size_t mha_cuda_backward_shared(int width, mha_cuda_kind kind)
 /* Stages of K and V, the rows, and what warps tell each other. */
 size_t mha_cuda_decode_shared(int width)
 {
-    size_t d = (size_t)width, stages = width > 64 ? 3 : 6;
-    return 2 * (2 * stages * MHA_CUDA_DECODE_TILE * d + MHA_CUDA_DECODE_ROWS * (d + 8)) + BARRIERS;
+    size_t d = (size_t)mha_cuda_decode_widths[width], keys = MHA_CUDA_DECODE_STAGES(d) * MHA_CUDA_DECODE_TILE(d);
+    return 2 * (2 * keys * d + MHA_CUDA_DECODE_ROWS * (d + 8)) + BARRIERS;
+}
+
+int mha_cuda_decode_width(const mha_problem *p)
+{
+    int width = 0;
+    while (mha_cuda_decode_widths[width] < p->D || mha_cuda_decode_widths[width] < p->E) width++;
+    return width;
 }
 
 /* ---- What the kernels of Hopper cannot do ----------------------------------------------------------------------- */
@@ -262,12 +271,13 @@ const char *mha_cuda_decode_obstacle(const mha_problem *p)
     const mha_tensor all[] = {p->k, p->v};
     const char *why = NULL;
     for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
-    const obstacle others[] = {{mha_arena_times(p->share, p->Tq) > MHA_CUDA_DECODE_ROWS, "more than 16 rows"},
-                               {p->q.type == MHA_FLOAT32, "float32"},
-                               {!is_known_width(p->D) || p->D != p->E, "widths that are not both 64 or both 128"},
-                               {p->options.dropout > 0, "dropout"},
-                               {p->extras.weights.rank || p->extras.scores.rank, "weights or scores"},
-                               {!mha_element_count(p->q) || !mha_element_count(p->k), "no rows or no keys"}};
+    const obstacle others[] = {
+        {mha_arena_times(p->share, p->Tq) > MHA_CUDA_DECODE_ROWS, "more than 16 rows"},
+        {p->q.type == MHA_FLOAT32, "float32"},
+        {!can_fill(p->D, 256) || !can_fill(p->E, 256), "widths that are not multiples of 8 up to 256"},
+        {p->options.dropout > 0, "dropout"},
+        {p->extras.weights.rank || p->extras.scores.rank, "weights or scores"},
+        {!mha_element_count(p->q) || !mha_element_count(p->k), "no rows or no keys"}};
     return why ? why : first_of(others, sizeof others / sizeof *others);
 }
 

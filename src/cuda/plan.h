@@ -23,8 +23,8 @@ typedef enum mha_cuda_kind {
     MHA_CUDA_KINDS
 } mha_cuda_kind;
 
-/* Widths of heads that there are kernels for: those of all, one more backward and three forward. */
-enum { MHA_CUDA_WIDTHS = 2, MHA_CUDA_BACKWARD_WIDTHS = 3, MHA_CUDA_FORWARD_WIDTHS = 5 };
+/* Widths of heads that there are kernels for: those of all, one more backward and for decoding, three more forward. */
+enum { MHA_CUDA_WIDTHS = 2, MHA_CUDA_BACKWARD_WIDTHS = 3, MHA_CUDA_DECODE_WIDTHS = 3, MHA_CUDA_FORWARD_WIDTHS = 5 };
 
 typedef struct mha_cuda_plan {
     int type;  /* 0: bfloat16, 1: float16 */
@@ -79,6 +79,10 @@ const char *mha_cuda_obstacle_backward(const mha_gradient_call *call);
 /* The same for the decode kernels. */
 const char *mha_cuda_decode_obstacle(const mha_problem *p);
 
+/* Columns of the decode kernels; which of them a call without obstacles runs: the smallest that holds D and E. */
+extern const int mha_cuda_decode_widths[MHA_CUDA_DECODE_WIDTHS];
+int mha_cuda_decode_width(const mha_problem *p);
+
 /* The same for statistics on tensor cores. */
 const char *mha_cuda_stats_obstacle(const mha_problem *p);
 
@@ -108,7 +112,7 @@ int mha_cuda_forward_keys(int width, mha_cuda_kind kind);
 /* Bytes of shared memory. */
 size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few);
 size_t mha_cuda_backward_shared(int width, mha_cuda_kind kind); /* width: 0 to 2, as above */
-size_t mha_cuda_decode_shared(int width);
+size_t mha_cuda_decode_shared(int width);                       /* likewise */
 
 /* Scratch of a call: what is not needed is NULL. */
 typedef struct mha_cuda_scratch {

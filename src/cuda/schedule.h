@@ -57,4 +57,24 @@ MHA_CUDA_SHARED int32_t mha_cuda_slots(int32_t B, int64_t rows, int32_t size, in
     return mha_cuda_first_slot(B, rows, size, tiles, packed);
 }
 
+enum { MHA_CUDA_DECODE_LONG = 4096 }; /* keys from which on a sequence is long */
+
+/* Keys of a block of a decode kernel of `width` columns, a power of two: 128 KB of keys and as much of values, or half of it at width 64
+ * if the sequence is not long, so that enough blocks share its keys. `length`, its number of keys without padding, decides, so that
+ * its bits depend neither on the batch nor on the sizes of tensors. */
+MHA_CUDA_SHARED int32_t mha_cuda_decode_keys(int32_t width, int32_t length)
+{
+    return width == 64 && length < MHA_CUDA_DECODE_LONG ? 512 : 65536 / width;
+}
+
+/* How many of these blocks a sequence of at most Tk keys may have. If lengths differ, one that is not long may have more of them
+ * than a longer one. */
+MHA_CUDA_SHARED int32_t mha_cuda_decode_blocks(int32_t width, int32_t Tk, int alike)
+{
+    int32_t brief = Tk < MHA_CUDA_DECODE_LONG ? Tk : MHA_CUDA_DECODE_LONG - 1;
+    int32_t all = (Tk - 1) / mha_cuda_decode_keys(width, Tk) + 1,
+            most = (brief - 1) / mha_cuda_decode_keys(width, brief) + 1;
+    return alike || all > most ? all : most;
+}
+
 #endif

@@ -1,24 +1,33 @@
 /* Attention of few rows against many keys, for bfloat16 and float16: what generating a token needs.
  *
- * The query heads of a key head read its keys together: up to 16 rows, the rows of one matrix product. A block has 512 keys
- * of a key head; one warp copies them, four compute, with 16 keys of every tile each. Blocks write their sums to memory; the last
- * block of a key head that is done adds them up in their order, so that bits depend on the number of keys alone. Memory is what
- * limits it: every key and value is read once. */
+ * The query heads of a key head read its keys together: up to 16 rows, the rows of one matrix product. A block has 256 to 1024
+ * keys of a key head (mha_cuda_decode_keys); one warp copies them, four compute, with 16 keys of every tile each. Blocks write their
+ * sums to memory; the last block of a key head that is done adds them up in their order, so that bits depend on the number of keys
+ * and the width alone. Memory is what limits it: every key and value is read once.
+ *
+ * Kernels have W = 64, 128 or 256 columns. Narrower rows are filled with zeros: those of keys and values by the copy engine, those of
+ * q when they are brought. With 256 columns, tiles have 32 keys, so that two blocks fit into a multiprocessor, and two warps share 16
+ * keys: both compute their scores, and each has half of the columns of values, because sums of all of them and the rest would need
+ * more registers than two blocks leave. */
 #include "decode.h"
 #include "general.cuh"
 #include "hopper.cuh"
+#include "schedule.h"
+#include <limits.h>
 
 namespace
 {
 
-enum { WARPS = 4, KEYS = MHA_CUDA_DECODE_TILE, ROWS = MHA_CUDA_DECODE_ROWS, COMPUTE = 32 * WARPS };
+enum { WARPS = 4, ROWS = MHA_CUDA_DECODE_ROWS, COMPUTE = 32 * WARPS };
 
-template <typename T, int D> struct shared_memory {
-    enum { STAGES = D == 128 ? 3 : 6, QUERY_PITCH = D + 8 };
-    alignas(1024) T k[STAGES][KEYS * D];
-    alignas(1024) T v[STAGES][KEYS * D];
+/* Tiles of KEYS keys; GROUPS of warps with 16 keys each, and in a group a warp for each of SIDES, COLUMNS of the values. */
+template <typename T, int W> struct shared_memory {
+    enum { KEYS = MHA_CUDA_DECODE_TILE(W), GROUPS = KEYS / 16, SIDES = WARPS / GROUPS, COLUMNS = W / SIDES };
+    enum { STAGES = MHA_CUDA_DECODE_STAGES(W), QUERY_PITCH = W + 8 };
+    alignas(1024) T k[STAGES][KEYS * W];
+    alignas(1024) T v[STAGES][KEYS * W];
     alignas(16) T q[ROWS * QUERY_PITCH];
-    float reference[WARPS][ROWS], sum[WARPS][ROWS];
+    float reference[GROUPS][ROWS], sum[GROUPS][ROWS];
     int is_last;
     alignas(8) uint64_t full[STAGES], empty[STAGES];
 };
@@ -62,7 +71,7 @@ template <> MHA_DEVICE void multiply<__half>(float (&s)[4], const uint32_t (&a)[
 MHA_DEVICE float weight_of(float x) { return exp2_fast(x * 1.44269504f); }
 
 /* Where piece `piece` (8 numbers) of a row lies in a tile of KEYS rows. */
-MHA_DEVICE uint32_t piece_at(uint32_t tile, int row, int piece)
+template <int KEYS> MHA_DEVICE uint32_t piece_at(uint32_t tile, int row, int piece)
 {
     return tile + piece / 8 * KEYS * ROW_BYTES + row * ROW_BYTES + ((piece % 8) ^ (row % 8)) * 16;
 }
@@ -74,30 +83,33 @@ struct part {
     int g, head, split, first, last, rows, lowest, parts; /* `head` of all sequences */
 };
 
-MHA_DEVICE part part_of(const mha_cuda_decode &c, int n)
+template <int W> MHA_DEVICE part part_of(const mha_cuda_decode &c, int n)
 {
-    enum { EACH = MHA_CUDA_DECODE_KEYS };
+    enum { KEYS = MHA_CUDA_DECODE_TILE(W) };
     const general &g = c.g;
     int head = c.first_head + n / c.splits, split = n % c.splits;
     part p = {sequence_of(g, head / g.G), head % g.G, head, split, 0, 0, g.share * g.Tq, 0, 0};
     if (p.s.queries <= 0) return p;
     int low = visible_keys(g, p.s, 0).low, high = visible_keys(g, p.s, p.s.queries - 1).high;
     if (low >= high) return p;
-    p.first = max(split * EACH, low / KEYS * KEYS), p.last = min((split + 1) * EACH, high);
-    p.lowest = low / EACH, p.parts = (high - 1) / EACH - p.lowest + 1;
+    int shift = __ffs(mha_cuda_decode_keys(W, p.s.length)) - 1; /* a power of two */
+    p.first = max(split << shift, low / KEYS * KEYS), p.last = min((split + 1) << shift, high);
+    p.lowest = low >> shift, p.parts = ((high - 1) >> shift) - p.lowest + 1;
     return p;
 }
 
 /* Copies tiles n to n + count - 1, as many of them as there are. */
-template <typename S, int D>
-MHA_DEVICE void copy_tiles(S &s, const mha_cuda_decode &c, const part &p, int n, int count)
+template <typename T, int W>
+MHA_DEVICE void copy_tiles(shared_memory<T, W> &s, const mha_cuda_decode &c, const part &p, int n, int count)
 {
+    typedef shared_memory<T, W> S;
+    enum { KEYS = S::KEYS };
     for (int j = p.first + n * KEYS; count && j < p.last; n++, count--, j += KEYS) {
         int stage = n % S::STAGES;
         uint32_t full = shared_address(&s.full[stage]);
         barrier_wait(shared_address(&s.empty[stage]), n / S::STAGES % 2 ^ 1);
-        barrier_expect(full, 2 * KEYS * D * 2);
-        for (int panel = 0; panel < D / PANEL; panel++) {
+        barrier_expect(full, 2 * KEYS * W * 2);
+        for (int panel = 0; panel < W / PANEL; panel++) {
             uint32_t at = panel * KEYS * ROW_BYTES;
             int row = (int)p.s.key_row + j;
             copy_in_once(shared_address(s.k[stage]) + at, &c.k, full, panel * PANEL, row, p.g, p.s.key_batch);
@@ -106,17 +118,17 @@ MHA_DEVICE void copy_tiles(S &s, const mha_cuda_decode &c, const part &p, int n,
     }
 }
 
-/* The rows of a key head; zeros up to ROWS. A warp has a row at a time. */
-template <typename T, int D> MHA_DEVICE void bring_rows(shared_memory<T, D> &s, const general &g, const part &p)
+/* The rows of a key head; zeros up to ROWS, and up to W columns. A warp has a row at a time. */
+template <typename T, int W> MHA_DEVICE void bring_rows(shared_memory<T, W> &s, const general &g, const part &p)
 {
     for (int r = threadIdx.x / 32; r < ROWS; r += WARPS) {
         int i = r % g.Tq;
         bool there = r < p.rows && i < p.s.queries;
         int64_t from = there ? place(g.q, p.s.query_batch, p.g * g.share + r / g.Tq, p.s.query_row + i, 0) : 0;
 #pragma unroll
-        for (int d = threadIdx.x % 32; d < D; d += 32)
-            s.q[r * shared_memory<T, D>::QUERY_PITCH + d] =
-                there ? ((const T *)g.q.data)[from + d * g.q.stride[3]] : T(0.0f);
+        for (int d = threadIdx.x % 32; d < W; d += 32)
+            s.q[r * shared_memory<T, W>::QUERY_PITCH + d] =
+                there && d < g.D ? ((const T *)g.q.data)[from + d * g.q.stride[3]] : T(0.0f);
     }
 }
 
@@ -154,32 +166,35 @@ template <bool PLAIN> MHA_DEVICE float score_at(const general &c, const part &p,
     return key >= r.visible.low && key < r.visible.high ? fmaf(dot, 0.0f, dot * c.scale) : -INFINITY;
 }
 
-template <typename T, int D, bool PLAIN>
-MHA_DEVICE void compute_tiles(shared_memory<T, D> &s, const mha_cuda_decode &c, const part &p)
+template <typename T, int W, bool PLAIN>
+MHA_DEVICE void compute_tiles(shared_memory<T, W> &s, const mha_cuda_decode &c, const part &p)
 {
-    typedef shared_memory<T, D> S;
+    typedef shared_memory<T, W> S;
+    enum { KEYS = S::KEYS, GROUPS = S::GROUPS, COLUMNS = S::COLUMNS, KEEPS_ROWS = W <= 128 };
     const general &g = c.g;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = S::SIDES > 1 ? warp % GROUPS : warp;
+    int side = S::SIDES > 1 ? warp / GROUPS : 0, pieces = side * COLUMNS / 8; /* the first piece of the side's columns */
+    uint32_t query = shared_address(&s.q[lane % 16 * S::QUERY_PITCH + lane / 16 * 8]);
     const row rows[2] = {row_of(g, p, lane / 4), row_of(g, p, lane / 4 + 8)};
-    float o[D / 8][4], reference[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
-    uint32_t q[D / 16][4];
+    float o[COLUMNS / 8][4], reference[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
+    uint32_t q[KEEPS_ROWS ? W / 16 : 1][4];
 #pragma unroll
-    for (int n = 0; n < D / 8; n++) o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0;
+    for (int n = 0; n < COLUMNS / 8; n++) o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0;
 #pragma unroll
-    for (int n = 0; n < D / 16; n++)
-        load_matrices(q[n], shared_address(&s.q[lane % 16 * S::QUERY_PITCH + 16 * n + lane / 16 * 8]));
+    for (int n = 0; KEEPS_ROWS && n < W / 16; n++) load_matrices(q[n], query + 32 * n);
 
     for (int n = 0, j = p.first; j < p.last; n++, j += KEYS) {
-        int stage = n % S::STAGES, own = warp * 16, key = j + own;
+        int stage = n % S::STAGES, own = group * 16, key = j + own;
         uint32_t k = shared_address(s.k[stage]), v = shared_address(s.v[stage]), w[4];
         float x[2][4] = {}, odd[2][4] = {}, by[2] = {1, 1};
         barrier_wait(shared_address(&s.full[stage]), n / S::STAGES % 2);
 #pragma unroll
-        for (int i = 0; i < D / 16; i++) { /* matrices: keys 0-7 and columns 0-7, 8-15; keys 8-15, likewise */
-            uint32_t b[4];
-            load_matrices(b, piece_at(k, own + lane / 16 * 8 + lane % 8, 2 * i + lane / 8 % 2));
-            multiply<T>(i % 2 ? odd[0] : x[0], q[i], b[0], b[1]); /* two short chains */
-            multiply<T>(i % 2 ? odd[1] : x[1], q[i], b[2], b[3]);
+        for (int i = 0; i < W / 16; i++) { /* matrices: keys 0-7 and columns 0-7, 8-15; keys 8-15, likewise */
+            uint32_t b[4], (&a)[4] = q[KEEPS_ROWS ? i : 0];
+            if (!KEEPS_ROWS) load_matrices(a, query + 32 * i);
+            load_matrices(b, piece_at<KEYS>(k, own + lane / 16 * 8 + lane % 8, 2 * i + lane / 8 % 2));
+            multiply<T>(i % 2 ? odd[0] : x[0], a, b[0], b[1]); /* two short chains */
+            multiply<T>(i % 2 ? odd[1] : x[1], a, b[2], b[3]);
         }
 #pragma unroll
         for (int i = 0; i < 8; i++) x[i / 4][i % 4] += odd[i / 4][i % 4];
@@ -209,23 +224,25 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D> &s, const mha_cuda_decode &c, 
         }
         if (__any_sync(~0u, by[0] != 1 || by[1] != 1)) {
 #pragma unroll
-            for (int i = 0; i < D / 8; i++)
+            for (int i = 0; i < COLUMNS / 8; i++)
                 o[i][0] *= by[0], o[i][1] *= by[0], o[i][2] *= by[1], o[i][3] *= by[1];
         }
         w[0] = pack<T>(x[0][0], x[0][1]), w[1] = pack<T>(x[0][2], x[0][3]);
         w[2] = pack<T>(x[1][0], x[1][1]), w[3] = pack<T>(x[1][2], x[1][3]);
         if (key + 16 > p.s.length) { /* values behind the last key may be anything */
-            for (int i = lane; i < 16 * D / 8; i += 32)
+            for (int i = lane; i < 16 * COLUMNS / 8; i += 32)
                 if (key + i % 16 >= p.s.length)
-                    asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(piece_at(v, own + i % 16, i / 16)), "r"(0)
+                    asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(
+                                     piece_at<KEYS>(v, own + i % 16, pieces + i / 16)),
+                                 "r"(0)
                                  : "memory");
             publish_shared();
             __syncwarp();
         }
 #pragma unroll
-        for (int i = 0; i < D / 16; i++) { /* matrices: keys 0-7 and 8-15 of columns 0-7; of columns 8-15 */
+        for (int i = 0; i < COLUMNS / 16; i++) { /* matrices: keys 0-7 and 8-15 of columns 0-7; of columns 8-15 */
             uint32_t b[4];
-            load_matrices_turned(b, piece_at(v, own + lane / 8 % 2 * 8 + lane % 8, 2 * i + lane / 16));
+            load_matrices_turned(b, piece_at<KEYS>(v, own + lane / 8 % 2 * 8 + lane % 8, pieces + 2 * i + lane / 16));
             multiply<T>(o[2 * i], w, b[0], b[1]);
             multiply<T>(o[2 * i + 1], w, b[2], b[3]);
         }
@@ -236,8 +253,8 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D> &s, const mha_cuda_decode &c, 
 
     /* The warps' results, relative to the largest reference, go through memory that the tiles no longer need; rows are 8 numbers
      * longer than they must be, so that those of a warp lie in different banks. */
-    enum { PITCH = D + 8 };
-    static_assert(WARPS * ROWS * PITCH * sizeof(float) <= sizeof s.k, "results have more room than they need");
+    enum { PITCH = W + 8 };
+    static_assert(GROUPS * ROWS * PITCH * sizeof(float) <= sizeof s.k, "results have more room than they need");
     float *results = (float *)s.k;
     group_sync(1, COMPUTE);
 #pragma unroll
@@ -246,38 +263,38 @@ MHA_DEVICE void compute_tiles(shared_memory<T, D> &s, const mha_cuda_decode &c, 
         sum[h] += __shfl_xor_sync(~0u, sum[h], 1);
         sum[h] += __shfl_xor_sync(~0u, sum[h], 2);
         if (r >= p.rows) continue;
-        if (lane % 4 == 0) s.reference[warp][r] = reference[h], s.sum[warp][r] = sum[h];
+        if (lane % 4 == 0 && side == 0) s.reference[group][r] = reference[h], s.sum[group][r] = sum[h];
 #pragma unroll
-        for (int i = 0; i < D / 8; i++)
-            *(float2 *)(results + (warp * ROWS + r) * PITCH + 8 * i + lane % 4 * 2) =
+        for (int i = 0; i < COLUMNS / 8; i++)
+            *(float2 *)(results + (group * ROWS + r) * PITCH + 8 * (pieces + i) + lane % 4 * 2) =
                 make_float2(o[i][2 * h], o[i][2 * h + 1]);
     }
     group_sync(1, COMPUTE);
     int64_t first = ((int64_t)p.head * c.splits + p.split) * p.rows;
-    for (int n = threadIdx.x; n < p.rows * D; n += COMPUTE) {
-        int r = n / D;
+    for (int n = threadIdx.x; n < p.rows * W; n += COMPUTE) {
+        int r = n / W;
         float top = -INFINITY, all = 0, x = 0;
-        for (int i = 0; i < WARPS; i++) top = fmaxf(top, s.reference[i][r]);
-        for (int i = 0; i < WARPS; i++) {
+        for (int i = 0; i < GROUPS; i++) top = fmaxf(top, s.reference[i][r]);
+        for (int i = 0; i < GROUPS; i++) {
             float part = s.sum[i][r] == 0 ? 0 : weight_of(s.reference[i][r] - top);
             all += part * s.sum[i][r];
-            if (part != 0) x += part * results[(i * ROWS + r) * PITCH + n % D];
+            if (part != 0) x += part * results[(i * ROWS + r) * PITCH + n % W];
         }
-        c.sums[first * D + n] = x;
-        if (n % D == 0) c.softmax[2 * (first + r)] = top, c.softmax[2 * (first + r) + 1] = all;
+        c.sums[first * W + n] = x;
+        if (n % W == 0) c.softmax[2 * (first + r)] = top, c.softmax[2 * (first + r) + 1] = all;
     }
 }
 
 /* ---- Results ---------------------------------------------------------------------------------------------------- */
 
 /* A row in float64, by a warp. */
-template <int D> __device__ __noinline__ void finish_exactly(const general &c, int b, int h, int i)
+template <int W> __device__ __noinline__ void finish_exactly(const general &c, int b, int h, int i)
 {
     const sequence s = sequence_of(c, b);
     int lane = threadIdx.x % 32;
     range r = visible_keys(c, s, i);
     double top = c.sinks.data ? (double)load(c.sinks, place(c.sinks, 0, h, 0, 0)) : -INFINITY, sink = top, sum = 0;
-    double o[D / 32] = {};
+    double o[W / 32] = {};
     for (int j = r.low + lane; j < r.high; j += 32) {
         score<double> x = exact_score(c, s, h, i, j);
         if (x.visible) top = fmax(top, x.masked);
@@ -293,13 +310,15 @@ template <int D> __device__ __noinline__ void finish_exactly(const general &c, i
         for (int n = 0; n < min(32, r.high - j); n++) {
             double by = __shfl_sync(~0u, own, n);
             int64_t at = place(c.v, s.key_batch, h / c.share, s.key_row + j + n, lane);
-            for (int e = 0; by != 0 && e < D / 32; e++) o[e] += by * load(c.v, at + 32 * e);
+            for (int e = 0; by != 0 && e < W / 32; e++)
+                if (lane + 32 * e < c.E) o[e] += by * load(c.v, at + 32 * e);
         }
     }
     for (int n = 16; n; n /= 2) sum += __shfl_xor_sync(~0u, sum, n);
     if (c.sinks.data) sum += exp(sink - top);
-    for (int e = 0; e < D / 32; e++)
-        store(c.out, place(c.out, s.query_batch, h, s.query_row + i, lane + 32 * e), o[e] / sum);
+    for (int e = 0; e < W / 32; e++)
+        if (lane + 32 * e < c.E)
+            store(c.out, place(c.out, s.query_batch, h, s.query_row + i, lane + 32 * e), o[e] / sum);
     if (lane == 0) store_softmax(c, s, h, i, {top, sum});
 }
 
@@ -308,13 +327,22 @@ MHA_DEVICE void add(float4 &to, float by, float4 x)
     to.x = fmaf(by, x.x, to.x), to.y = fmaf(by, x.y, to.y), to.z = fmaf(by, x.z, to.z), to.w = fmaf(by, x.w, to.w);
 }
 
-/* Adds up what the blocks of block n's key head have found, in their order; LANES threads have a row together, four columns each.
- * The sums may have been written by other multiprocessors: they are read past the first cache. */
-template <int D> __device__ __noinline__ void merge(const mha_cuda_decode &c, int n)
+/* Four columns of a row of `out` from `column` on; none from E on. */
+MHA_DEVICE void put(const general &g, const part &p, int h, int i, int column, float4 x)
 {
-    enum { LANES = D / 4, LINES = COMPUTE / LANES };
+    if (column >= g.E) return;
+    int64_t at = place(g.out, p.s.query_batch, h, p.s.query_row + i, column);
+    store(g.out, at, x.x), store(g.out, at + g.out.stride[3], x.y);
+    store(g.out, at + 2 * g.out.stride[3], x.z), store(g.out, at + 3 * g.out.stride[3], x.w);
+}
+
+/* Adds up what the blocks of block n's key head have found, in their order; LANES threads have a row together, FOURS times four
+ * columns each. The sums may have been written by other multiprocessors: they are read past the first cache. */
+template <int W> __device__ __noinline__ void merge(const mha_cuda_decode &c, int n)
+{
+    enum { LANES = W < 128 ? W / 4 : 32, FOURS = W / 4 / LANES, LINES = COMPUTE / LANES };
     const general &g = c.g;
-    const part p = part_of(c, n);
+    const part p = part_of<W>(c, n);
     int lane = threadIdx.x % LANES, own = threadIdx.x % 32 / LANES * LANES;
     unsigned members = LANES == 32 ? ~0u : 0xffffu << own;
     int64_t first = ((int64_t)p.head * c.splits + p.lowest) * p.rows;
@@ -322,9 +350,9 @@ template <int D> __device__ __noinline__ void merge(const mha_cuda_decode &c, in
         int r = from + threadIdx.x / LANES, i = r % g.Tq, h = p.g * g.share + r / g.Tq;
         bool there = r < p.rows && i < p.s.padded, sees = false;
         const float2 *parts = (const float2 *)c.softmax + first + min(r, p.rows - 1);
-        const float4 *sums = (const float4 *)c.sums + (first + min(r, p.rows - 1)) * LANES + lane;
+        const float4 *sums = (const float4 *)c.sums + (first + min(r, p.rows - 1)) * (W / 4) + lane;
         float top = -INFINITY, sum = 0, sink = -INFINITY;
-        float4 o = make_float4(0, 0, 0, 0);
+        float4 o[FOURS] = {};
         for (int k = lane; k < p.parts; k += LANES) {
             float2 part = __ldcg(parts + (int64_t)k * p.rows);
             if (part.y != 0) top = fmaxf(top, part.x), sees = true;
@@ -336,24 +364,32 @@ template <int D> __device__ __noinline__ void merge(const mha_cuda_decode &c, in
 #pragma unroll 8
         for (int k = 0; k < p.parts; k++) {
             float2 part = __ldcg(parts + (int64_t)k * p.rows);
-            float4 x = __ldcg(sums + (int64_t)k * p.rows * LANES);
+            float4 x[FOURS];
+#pragma unroll
+            for (int f = 0; f < FOURS; f++) x[f] = __ldcg(sums + (int64_t)k * p.rows * (W / 4) + LANES * f);
             float by = part.y == 0 ? 0 : weight_of(part.x - top);
-            if (by != 0) add(o, by, x), sum = fmaf(by, part.y, sum);
+            if (by == 0) continue;
+            sum = fmaf(by, part.y, sum);
+#pragma unroll
+            for (int f = 0; f < FOURS; f++) add(o[f], by, x[f]);
         }
         if (sink > -INFINITY) sum += weight_of(sink - top);
-        bool lost = !isfinite(o.x + o.y + o.z + o.w) || !(sum > 0 && sum < INFINITY);
+        bool lost = !(sum > 0 && sum < INFINITY);
+#pragma unroll
+        for (int f = 0; f < FOURS; f++) lost = lost || !isfinite(o[f].x + o[f].y + o[f].z + o[f].w);
         unsigned rows_lost = __ballot_sync(~0u, there && sees && lost);
         if (there && !(rows_lost & members)) {
             float by = sees ? 1 / sum : 0;
-            int64_t at = place(g.out, p.s.query_batch, h, p.s.query_row + i, 4 * lane);
-            store(g.out, at, o.x * by), store(g.out, at + g.out.stride[3], o.y * by);
-            store(g.out, at + 2 * g.out.stride[3], o.z * by), store(g.out, at + 3 * g.out.stride[3], o.w * by);
+#pragma unroll
+            for (int f = 0; f < FOURS; f++)
+                put(g, p, h, i, 4 * (lane + LANES * f),
+                    make_float4(o[f].x * by, o[f].y * by, o[f].z * by, o[f].w * by));
             if (lane == 0) store_softmax(g, p.s, h, i, sees ? softmax{top, sum} : softmax{-INFINITY, 0});
         }
         for (int k = 0; k < 32; k += LANES) {
             int lost_row = from + (threadIdx.x - threadIdx.x % 32 + k) / LANES;
             if (rows_lost >> k & (members >> own))
-                finish_exactly<D>(g, p.s.b, p.g * g.share + lost_row / g.Tq, lost_row % g.Tq);
+                finish_exactly<W>(g, p.s.b, p.g * g.share + lost_row / g.Tq, lost_row % g.Tq);
         }
     }
 }
@@ -372,18 +408,18 @@ template <typename S> MHA_DEVICE bool is_last(S &s, const mha_cuda_decode &c, co
     return s.is_last;
 }
 
-template <typename T, int D> MHA_DEVICE void decode(const mha_cuda_decode &c)
+template <typename T, int W> MHA_DEVICE void decode(const mha_cuda_decode &c)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
-    typedef shared_memory<T, D> S;
+    typedef shared_memory<T, W> S;
     S &s = *(S *)memory;
     const general &g = c.g;
     let_next_start();
     if (threadIdx.x == COMPUTE) fetch_map(&c.k), fetch_map(&c.v);
     wait_for_last();
-    const part p = part_of(c, blockIdx.x);
+    const part p = part_of<W>(c, blockIdx.x);
     if (p.first >= p.last) { /* where no row sees a key, the first block says so */
-        if (!p.parts && p.split == 0 && threadIdx.x < COMPUTE) merge<D>(c, blockIdx.x);
+        if (!p.parts && p.split == 0 && threadIdx.x < COMPUTE) merge<W>(c, blockIdx.x);
         return;
     }
     if (threadIdx.x == COMPUTE) { /* the first tiles are on their way before anything else is done */
@@ -393,25 +429,27 @@ template <typename T, int D> MHA_DEVICE void decode(const mha_cuda_decode &c)
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         publish_shared();
-        copy_tiles<S, D>(s, c, p, 0, S::STAGES);
-    } else if (threadIdx.x < COMPUTE) bring_rows<T, D>(s, g, p);
+        copy_tiles<T, W>(s, c, p, 0, S::STAGES);
+    } else if (threadIdx.x < COMPUTE) bring_rows<T, W>(s, g, p);
     __syncthreads();
-    if (threadIdx.x == COMPUTE) copy_tiles<S, D>(s, c, p, S::STAGES, MHA_CUDA_DECODE_KEYS / KEYS);
+    if (threadIdx.x == COMPUTE) copy_tiles<T, W>(s, c, p, S::STAGES, INT_MAX);
     if (threadIdx.x >= COMPUTE) return;
-    if (is_plain(g)) compute_tiles<T, D, true>(s, c, p);
-    else compute_tiles<T, D, false>(s, c, p);
-    if (is_last(s, c, p)) merge<D>(c, blockIdx.x);
+    if (is_plain(g)) compute_tiles<T, W, true>(s, c, p);
+    else compute_tiles<T, W, false>(s, c, p);
+    if (is_last(s, c, p)) merge<W>(c, blockIdx.x);
 }
 
 } // namespace
 
-#define KERNEL(NAME, T, D)                                                                                          \
+#define KERNEL(NAME, T, W)                                                                                          \
     extern "C" __global__ void __launch_bounds__(COMPUTE + 32, 2) NAME(const __grid_constant__ mha_cuda_decode c)   \
     {                                                                                                               \
-        decode<T, D>(c);                                                                                            \
+        decode<T, W>(c);                                                                                            \
     }
 
 KERNEL(decode_bf16_64, __nv_bfloat16, 64)
 KERNEL(decode_bf16_128, __nv_bfloat16, 128)
+KERNEL(decode_bf16_256, __nv_bfloat16, 256)
 KERNEL(decode_f16_64, __half, 64)
 KERNEL(decode_f16_128, __half, 128)
+KERNEL(decode_f16_256, __half, 256)

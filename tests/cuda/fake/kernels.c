@@ -7,6 +7,7 @@
 #include "cuda/fake/ops.h"
 #include "cuda/fake/stats.h"
 #include "cuda/rows.h"
+#include "cuda/schedule.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -396,13 +397,21 @@ static const char *copy(const mha_cuda_copy *c)
     return NULL;
 }
 
+/* Whether a sequence may have fewer keys than the longest. */
+static bool may_be_shorter(const mha_cuda_general *g) { return g->key_lengths.data || g->key_starts.data; }
+
 static const char *decode(const fake_launch *l)
 {
     const mha_cuda_decode *c = (const void *)l->parameter;
     fake_map k = fake_map_of(&c->k), v = fake_map_of(&c->v);
-    if (c->splits != up(c->g.Tk, MHA_CUDA_DECODE_KEYS)) return "splits";
-    if (!has_sizes(&k, c->g.D, c->g.k.size[2], c->g.G, c->g.k.size[0], MHA_CUDA_DECODE_TILE) ||
-        !has_sizes(&v, c->g.E, c->g.k.size[2], c->g.G, c->g.k.size[0], MHA_CUDA_DECODE_TILE))
+    int width = width_of(l->name), widest = c->g.D > c->g.E ? c->g.D : c->g.E;
+    uint32_t tile = width > 128 ? 32 : 64;
+    if (width != (widest <= 64 ? 64 : widest <= 128 ? 128 : 256)) return "a kernel of another width";
+    for (int32_t length = 1; length <= c->g.Tk; length++)
+        if (c->splits < up(length, mha_cuda_decode_keys(width, length)) && (length == c->g.Tk || may_be_shorter(&c->g)))
+            return "splits";
+    if (!has_sizes(&k, c->g.D, c->g.k.size[2], c->g.G, c->g.k.size[0], tile) ||
+        !has_sizes(&v, c->g.E, c->g.k.size[2], c->g.G, c->g.k.size[0], tile))
         return "a tensor's sizes";
     if (c->first_head || (int)l->blocks != c->g.B * c->g.G * c->splits) return "blocks";
     if (l->threads != MHA_CUDA_DECODE_THREADS) return "threads";
