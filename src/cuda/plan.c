@@ -137,8 +137,8 @@ size_t mha_cuda_backward_shared(int width, mha_cuda_kind kind)
 /* Stages of K and V, the rows, and what warps tell each other. */
 size_t mha_cuda_decode_shared(int width)
 {
-    size_t d = (size_t)mha_cuda_decode_widths[width], keys = MHA_CUDA_DECODE_STAGES(d) * MHA_CUDA_DECODE_TILE(d);
-    return 2 * (2 * keys * d + MHA_CUDA_DECODE_ROWS * (d + 8)) + BARRIERS;
+    int d = mha_cuda_decode_widths[width], keys = MHA_CUDA_DECODE_STAGES(d) * MHA_CUDA_DECODE_TILE(d);
+    return 2 * (size_t)(2 * keys * d + MHA_CUDA_DECODE_ROWS * (d + 8)) + BARRIERS;
 }
 
 int mha_cuda_decode_width(const mha_problem *p)

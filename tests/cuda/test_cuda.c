@@ -314,6 +314,60 @@ TEST(alone_and_in_a_batch)
     mha_context_free(ctx);
 }
 
+static mha_tensor sequence_of(mha_tensor t, int64_t b)
+{
+    t.data = (char *)t.data + b * t.stride[0] * (int64_t)mha_type_size(t.type);
+    t.size[0] = 1;
+    return t;
+}
+
+/* The call of sequence b of another one, with its first `keys` keys. */
+static call call_of_sequence(const call *all, int64_t b, int64_t keys)
+{
+    call one = *all;
+    one.options.key_lengths = (mha_tensor)MHA_NO_TENSOR;
+    for (int n = 0; n < TENSORS; n++) one.view[n] = sequence_of(all->view[n], b);
+    one.view[K].size[2] = one.view[V].size[2] = keys;
+    one.lse_view = sequence_of(all->lse_view, b);
+    one.softmax_view = sequence_of(all->softmax_view, b);
+    return one;
+}
+
+/* Few rows of sequences of unlike lengths: each alone has the bits that it has beside longer ones. */
+TEST(few_rows_alone_and_in_a_batch)
+{
+    static const int64_t widths[][2] = {{64, 64}, {128, 128}, {256, 256}, {40, 64}, {96, 80}, {192, 128}};
+    static const int64_t lengths[] = {4096, 4095, 1, 1024, 1025, 513, 5000, 256, 257};
+    enum { B = sizeof lengths / sizeof *lengths };
+    mha_context *ctx = make_context(NULL);
+    if (!ctx) return;
+    for (int n = 0; n < 12; n++) {
+        shape s = {.B = B, .H = 4, .G = 2, .Tq = 2, .Tk = 5003, .type = types[n % 2], .causal = true};
+        s.D = widths[n / 2][0], s.E = widths[n / 2][1], s.align = MHA_ALIGN_BOTTOM_RIGHT;
+        if (!sampled()) continue;
+        rng r = rng_make(seed(), 950 + (uint64_t)n);
+        call all = call_make(s, &r);
+        void *device = gpu_make(sizeof lengths);
+        size_t bytes;
+        gpu_write(device, lengths, sizeof lengths);
+        all.options.key_lengths = mha_tensor_1d(device, MHA_INT64, B);
+        works(ctx, call_forward(ctx, &all), s);
+        char *together = call_bits(&all, &bytes);
+        call_poison(&all);
+        for (int64_t b = 0; b < B; b++) {
+            call one = call_of_sequence(&all, b, lengths[b]);
+            works(ctx, call_forward(ctx, &one), s);
+        }
+        char *alone = call_bits(&all, &bytes);
+        expect(!memcmp(together, alone, bytes), "%s: other bits alone", shape_text(s));
+        free(together);
+        free(alone);
+        expect(gpu_free(device), "%s: written behind the lengths", shape_text(s));
+        call_free(&all);
+    }
+    mha_context_free(ctx);
+}
+
 /* ---- Streams and graphs ----------------------------------------------------------------------------------------- */
 
 TEST(two_streams_at_once)

@@ -138,12 +138,17 @@ TEST(any_mask_and_dropout)
     if (there()) check_drawn(draw_bits, 13000);
 }
 
-/* Few rows against many keys, with everything that decides what they see. */
+/* Few rows against many keys, with everything that decides what they see. Lengths at which blocks become more or longer come more
+ * often than by chance, with 64 columns. */
 static attention_case draw_decode(rng *r)
 {
-    int64_t D = rng_chance(r, 0.5) ? 64 : 128, share = rng_between(r, 1, 8), G = rng_between(r, 1, 2);
-    attention_case c = case_plain(rng_between(r, 1, 3), G * share, G, rng_between(r, 1, 16 / share),
-                                  rng_chance(r, 0.5) ? rng_between(r, 1, 200) : rng_between(r, 201, 1700), D, D);
+    static const int64_t lengths[] = {511, 512, 513, 1023, 1024, 1025, 4095, 4096, 4097, 5121};
+    bool boundary = rng_chance(r, 0.2);
+    int64_t D = boundary ? 8 * rng_between(r, 1, 8) : any_width(r), E = rng_chance(r, 0.5) ? D : any_width(r);
+    int64_t share = rng_between(r, 1, 8), G = rng_between(r, 1, 2), rows = rng_between(r, 1, 16 / share),
+            keys = rng_chance(r, 0.5) ? rng_between(r, 1, 200) : rng_between(r, 201, 1700);
+    if (boundary) keys = lengths[rng_between(r, 0, 9)], E = 8 * rng_between(r, 1, 8);
+    attention_case c = case_plain(rng_between(r, 1, 3), G * share, G, rows, keys, D, E);
     case_set_type(&c, rng_chance(r, 0.5) ? MHA_BFLOAT16 : MHA_FLOAT16);
     c.layout_k = c.layout_v = rng_chance(r, 0.5) ? LAYOUT_DENSE : LAYOUT_SWAPPED;
     c.layout_q = c.layout_out = (layout)rng_between(r, LAYOUT_DENSE, LAYOUT_ANY);
@@ -233,11 +238,11 @@ TEST(more_tiles_than_blocks)
  * bits. Drawing the numbers is what takes the time. */
 TEST(more_units_than_blocks)
 {
+    static const int64_t widths[][2] = {{128, 128}, {64, 64}, {256, 256}, {192, 128}, {48, 104}};
     if (!there()) return;
-    for (int way = 0; way < 8; way++) {
-        attention_case c =
-            case_plain(24, 8, 4, 1 + way % 2, 1300 + way, way / 2 % 2 ? 64 : 128, way / 2 % 2 ? 64 : 128);
-        case_set_type(&c, way / 4 ? MHA_FLOAT16 : MHA_BFLOAT16);
+    for (int way = 0; way < 10; way++) {
+        attention_case c = case_plain(24, 8, 4, 1 + way % 2, 1300 + way, widths[way / 2][0], widths[way / 2][1]);
+        case_set_type(&c, way % 3 ? MHA_FLOAT16 : MHA_BFLOAT16);
         c.causal = way % 2, c.align = MHA_ALIGN_BOTTOM_RIGHT, c.lengths = true;
         c.data_seed = (uint64_t)number_from("MHA_SEED", (long long)time(NULL));
         check_twice(&c, way);
@@ -368,6 +373,35 @@ TEST(gradients_have_the_same_bits)
         free(first);
         mha_context_free(ctx);
         gradients_free(g);
+    }
+}
+
+/* Few rows whose scores overflow, in two of three query heads of one sequence, and values that do, in the other one: they are computed
+ * again, in float64, and the rows beside them are not. */
+TEST(numbers_of_any_size_in_few_rows)
+{
+    static const int64_t widths[][2] = {{64, 64}, {128, 128}, {256, 256}, {40, 24}, {72, 104}, {192, 136}, {8, 200}};
+    if (!there()) return;
+    for (int n = 0; n < 14; n++) {
+        int64_t D = widths[n / 2][0], E = widths[n / 2][1];
+        attention_case c = case_plain(2, 3, 1, 3, 700, D, E);
+        case_set_type(&c, MHA_BFLOAT16);
+        c.layout_out = n % 2 ? LAYOUT_SWAPPED : LAYOUT_DENSE;
+        c.sinks = n % 2;
+        problem *p = problem_make(&c);
+        mha_context *ctx = context_make_on("cuda", NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+        for (int64_t d = 0; d < D; d++) {
+            for (int64_t h = 0; h < 2; h++) store_set(&p->q, 0, h, 1, d, d % 2 ? 1e30 : -2e30);
+            store_set(&p->k, 0, 0, 600, d, d % 3 ? 1e30 : -3e30);
+        }
+        for (int64_t e = 0; e < E; e++) store_set(&p->v, 1, 0, 510, e, 3e38);
+        problem_refresh(p);
+        problem_solve(p);
+        char why[300] = "";
+        expect(!problem_run(p, ctx) && problem_check(p, why, sizeof why), "way %d: %s %s", n, why,
+               mha_context_error(ctx));
+        mha_context_free(ctx);
+        problem_free(p);
     }
 }
 

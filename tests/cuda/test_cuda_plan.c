@@ -1,6 +1,7 @@
 /* What of the GPU's code needs no GPU: which kernels are chosen and why, tiles, shared memory, scratch, the order of tiles, and what
  * is said where the device is not there. */
 #include "core/device.h"
+#include "cuda/general.h"
 #include "cuda/plan.h"
 #include "cuda/schedule.h"
 #include "cuda/spans.h"
@@ -211,8 +212,9 @@ TEST(tiles_of_fewer_rows)
 
 TEST(names_of_kernels_are_all_different)
 {
-    const char *names[2 * MHA_CUDA_FORWARD_WIDTHS * MHA_CUDA_KINDS +
-                      2 * MHA_CUDA_BACKWARD_WIDTHS * (MHA_CUDA_KINDS + 6) + 4 + 2 * 4 + MHA_CUDA_GENERAL_KERNELS];
+    const char
+        *names[2 * MHA_CUDA_FORWARD_WIDTHS * MHA_CUDA_KINDS + 2 * MHA_CUDA_BACKWARD_WIDTHS * (MHA_CUDA_KINDS + 6) +
+               2 * MHA_CUDA_DECODE_WIDTHS + 4 + 2 * 4 + MHA_CUDA_GENERAL_KERNELS];
     int count = 0;
     for (int n = 0; n < 4; n++) names[count++] = mha_cuda_forward_name(n / 2, 0, (mha_cuda_kind)(n % 2), true);
     for (int type = 0; type < 2; type++)
@@ -233,6 +235,8 @@ TEST(names_of_kernels_are_all_different)
                                              n % 4 < 2    ? MHA_CUDA_MAIN
                                              : n % 4 == 2 ? MHA_CUDA_PREPARE
                                                           : MHA_CUDA_CONVERT);
+    for (int n = 0; n < 2 * MHA_CUDA_DECODE_WIDTHS; n++)
+        names[count++] = mha_cuda_decode_name(n / MHA_CUDA_DECODE_WIDTHS, n % MHA_CUDA_DECODE_WIDTHS);
     for (int n = 0; n < MHA_CUDA_GENERAL_KERNELS; n++) names[count++] = mha_cuda_general_names[n];
     for (int a = 0; a < count; a++)
         for (int b = 0; b < a; b++) expect(strcmp(names[a], names[b]) != 0, "%s twice", names[a]);
@@ -295,6 +299,48 @@ TEST(what_needs_the_general_kernels)
     OBSTACLE(strides, a.k.stride[0] = 0);
     OBSTACLE(strides, a.q.stride[1] = -64);
     OBSTACLE("an address that is not a multiple of 16 bytes", a.q.data = (void *)20);
+    mha_context_free(ctx);
+}
+
+/* Few rows: which decode kernel, in shared memory of which two blocks fit into a multiprocessor, or why none. */
+TEST(kernels_of_few_rows)
+{
+    static const struct {
+        int64_t D, E;
+        const char *kernel; /* NULL: none */
+    } cases[] = {{64, 64, "decode_bf16_64"},
+                 {8, 8, "decode_bf16_64"},
+                 {40, 64, "decode_bf16_64"},
+                 {72, 8, "decode_bf16_128"},
+                 {64, 72, "decode_bf16_128"},
+                 {96, 96, "decode_bf16_128"},
+                 {128, 128, "decode_bf16_128"},
+                 {136, 64, "decode_bf16_256"},
+                 {192, 128, "decode_bf16_256"},
+                 {8, 256, "decode_bf16_256"},
+                 {84, 84, NULL},
+                 {64, 264, NULL},
+                 {264, 64, NULL}};
+    mha_context *ctx = remote_context();
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        mha_problem p;
+        question a = ask(MHA_BFLOAT16, 2, 8, 1, 2, 300, cases[n].D);
+        a.v = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 1, 300, cases[n].E);
+        a.out = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 8, 2, cases[n].E);
+        expect(!mha_problem_make(&p, ctx, MHA_SHAPE, a.out, &a.extras, a.q, a.k, a.v, &a.options), "%s",
+               mha_context_error(ctx));
+        const char *why = mha_cuda_decode_obstacle(&p);
+        if (!cases[n].kernel) {
+            expect(why && !strcmp(why, "widths that are not multiples of 8 up to 256"), "%s",
+                   why ? why : "no obstacle");
+            continue;
+        }
+        int width = mha_cuda_decode_width(&p);
+        expect(!why && !strcmp(mha_cuda_decode_name(0, width), cases[n].kernel), "case %zu: %s, not %s", n,
+               why ? why : mha_cuda_decode_name(0, width), cases[n].kernel);
+        expect(mha_cuda_decode_shared(width) <= 113 * 1024, "%s: %zu bytes", cases[n].kernel,
+               mha_cuda_decode_shared(width));
+    }
     mha_context_free(ctx);
 }
 
@@ -568,6 +614,30 @@ TEST(tiles_see_what_their_rows_see)
                     expect(mha_cuda_first_rows(key, ROWS, row_tiles, offset, 0) == 0, "full");
                 }
             }
+}
+
+/* Blocks that share the keys of a row: the width and the sequence's own length decide, and every length has enough of them. */
+TEST(blocks_of_decode_kernels)
+{
+    static const struct {
+        int32_t width, length, keys;
+    } cases[] = {{64, 1, 512},     {64, 4095, 512},    {64, 4096, 1024}, {64, 100000, 1024}, {128, 1, 512},
+                 {128, 4096, 512}, {128, 100000, 512}, {256, 1, 256},    {256, 4096, 256},   {256, 100000, 256}};
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        int32_t got = mha_cuda_decode_keys(cases[n].width, cases[n].length);
+        expect(got == cases[n].keys, "width %d, %d keys: blocks of %d", cases[n].width, cases[n].length, got);
+    }
+    for (int n = 0; n < MHA_CUDA_DECODE_WIDTHS; n++) {
+        int32_t width = mha_cuda_decode_widths[n], most = 0;
+        for (int32_t Tk = 1; Tk < 10000; Tk++) {
+            int32_t keys = mha_cuda_decode_keys(width, Tk), own = (Tk + keys - 1) / keys;
+            most = own > most ? own : most;
+            expect(keys % MHA_CUDA_DECODE_TILE(width) == 0, "width %d: blocks of %d keys", width, keys);
+            expect(mha_cuda_decode_blocks(width, Tk, 1) == own && mha_cuda_decode_blocks(width, Tk, 0) == most,
+                   "width %d, %d keys: %d and %d blocks", width, Tk, mha_cuda_decode_blocks(width, Tk, 1),
+                   mha_cuda_decode_blocks(width, Tk, 0));
+        }
+    }
 }
 
 /* The numbers of tiles of sequences that lie packed do not meet, and are within their number. */
