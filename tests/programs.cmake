@@ -172,7 +172,7 @@ if(TARGET mha_cuda)
         "MHA_BACKEND=cuda;MHA_FAKE_GPU=new;MHA_SAMPLE=20;LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_fake_driver>")
     endforeach()
     set(words_of_stats any_number softmax) # what needs no kernel with options
-    set(words_of_options any_combination_of_options any_combination_of_maps any_mask_and_dropout gradients)
+    set(words_of_options any_combination_of_options any_combination_of_maps any_mask_and_dropout few_rows gradients)
     foreach(name layer options product stats) # in memory of the fake GPU
       add_test(NAME cuda_host_${name}_memory COMMAND test_cuda_${name} ${words_of_${name}})
       mha_label(cuda_host_${name}_memory host)

@@ -101,12 +101,12 @@ TEST(few_rows_against_many_keys)
     static const way lengths = {.name = "lengths", .lengths = true};
     static const struct {
         int64_t D, E, Tk;
-    } sizes[] = {{64, 64, 1306}, {128, 128, 1306}, {256, 256, 1306}, {136, 40, 1306}, {48, 56, 6200}};
+    } sizes[] = {{64, 64, 1306}, {128, 128, 1306}, {256, 256, 700}, {136, 40, 700}, {48, 56, 4500}};
     mha_context *ctx = make_context(NULL);
     if (!ctx) return;
-    for (int n = 0; n < 20; n++) {
-        shape s = {.B = 24, .H = 8, .G = 4, .Tq = 1 + n / 10, .type = types[n % 2]};
-        s.D = sizes[n / 2 % 5].D, s.E = sizes[n / 2 % 5].E, s.Tk = sizes[n / 2 % 5].Tk;
+    for (int n = 0; n < 10; n++) {
+        shape s = {.B = 24, .H = 8, .G = 4, .Tq = 1 + n / 2 % 2, .type = types[n % 2]};
+        s.D = sizes[n / 2].D, s.E = sizes[n / 2].E, s.Tk = sizes[n / 2].Tk;
         check_often(ctx, s, &lengths, false, (int)cases_from(3000));
     }
     mha_context_free(ctx);

@@ -238,10 +238,12 @@ TEST(more_tiles_than_blocks)
  * bits. Drawing the numbers is what takes the time. */
 TEST(more_units_than_blocks)
 {
-    static const int64_t widths[][2] = {{128, 128}, {64, 64}, {256, 256}, {192, 128}, {48, 104}};
+    static const int64_t sizes[][3] = {
+        {1300, 128, 128}, {1300, 64, 64}, {650, 256, 256}, {650, 192, 128}, {1300, 48, 104}};
     if (!there()) return;
     for (int way = 0; way < 10; way++) {
-        attention_case c = case_plain(24, 8, 4, 1 + way % 2, 1300 + way, widths[way / 2][0], widths[way / 2][1]);
+        const int64_t *size = sizes[way / 2];
+        attention_case c = case_plain(24, 8, 4, 1 + way % 2, size[0] + way, size[1], size[2]);
         case_set_type(&c, way % 3 ? MHA_FLOAT16 : MHA_BFLOAT16);
         c.causal = way % 2, c.align = MHA_ALIGN_BOTTOM_RIGHT, c.lengths = true;
         c.data_seed = (uint64_t)number_from("MHA_SEED", (long long)time(NULL));

@@ -318,7 +318,6 @@ TEST(kernels_of_few_rows)
                  {136, 64, "decode_bf16_256"},
                  {192, 128, "decode_bf16_256"},
                  {8, 256, "decode_bf16_256"},
-                 {84, 84, NULL},
                  {64, 264, NULL},
                  {264, 64, NULL}};
     mha_context *ctx = remote_context();
