@@ -23,7 +23,8 @@ def decode(ours):
     print("\ndecode: us (TB/s of keys and values)")
     for B, H, G, T, D in [
         (64, 32, 8, 8192, 128), (8, 32, 8, 8192, 128), (1, 32, 8, 8192, 128), (64, 32, 8, 1024, 128), (16, 16, 16, 4096, 64),
-        (1, 32, 8, 1024, 128), (1, 32, 8, 65536, 128)]:
+        (1, 32, 8, 1024, 128), (1, 32, 8, 65536, 128), (64, 16, 16, 2048, 64), (1, 32, 8, 8192, 64), (16, 16, 16, 4096, 96),
+        (16, 16, 8, 8192, 256), (1, 16, 8, 8192, 256), (1, 8, 1, 32768, 256)]:
         bytes_each = 2 * B * G * T * D * 2
         buffers = max(2, min(24, int(400e6 / bytes_each) + 1))
         q, ks, vs = random(B, H, 1, D), [random(B, G, T, D) for _ in range(buffers)], [random(B, G, T, D) for _ in range(buffers)]

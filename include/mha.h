@@ -164,10 +164,11 @@ MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
  * on tensor cores if the last stride is 1 and the others and addresses are multiples of 16 bytes: forward with all
  * options, unless weights or scores are asked for; backward with all options, unless a gradient of slopes or sinks, or
  * importance is asked for, or dlse is given; a bias that heads, rows or keys share has its gradient from general kernels.
- * Decoding and statistics of queries and keys run there with D of 64 or 128, statistics unless there is a mask, bias,
- * softcap or slope, but for heatmap, sets, top_weights, top_keys and distances on a grid. Anything else runs in general
- * kernels, in float32. Products of two bfloat16 or two float16 factors run on tensor cores, others in float32. dQ is summed
- * there with 26 to 28 bits of |dO| max |V| max |K| of its row and head. Offsets, lengths, starts, positions and ids are not checked, because that would have to wait for the GPU: the kernels keep them within the tensors, masks,
+ * Decoding, up to 16 rows of all query heads that share a key head, has kernels of its own for these types and widths, with
+ * any scale and any strides of q and out, unless there is dropout. Statistics of queries and keys run on tensor cores with
+ * D of 64 or 128, unless there is a mask, bias, softcap or slope, but for heatmap, sets, top_weights, top_keys and
+ * distances on a grid. Anything else runs in general kernels, in float32. Products of two bfloat16 or two float16 factors
+ * run on tensor cores, others in float32. dQ is summed there with 26 to 28 bits of |dO| max |V| max |K| of its row and head. Offsets, lengths, starts, positions and ids are not checked, because that would have to wait for the GPU: the kernels keep them within the tensors, masks,
  * maps and tables that they refer to. */
 
 /* Makes a context; `options` NULL means MHA_CONTEXT_DEFAULTS. Forcing an instruction set that the machine lacks is an
