@@ -30,10 +30,10 @@ set(MHA_CUBINS ${PROJECT_BINARY_DIR}/src/cubins CACHE PATH "Folder of the compil
 set(cubins ${MHA_CUBINS})
 file(MAKE_DIRECTORY ${cubins})
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${cuda}/kernels/*.cuh)
-set(shared attention/statistics.h backward.h decode.h forward.h general.h ops.h product.h rows.h schedule.h spans.h view.h)
+set(shared attention/small.h attention/statistics.h backward.h decode.h forward.h general.h ops.h product.h rows.h schedule.h spans.h view.h)
 list(TRANSFORM shared PREPEND ${cuda}/)
 foreach(source forward/forward forward/forward_wide spans backward/backward backward/backward_brief backward/backward_wide backward/backward_sequences backward/backward_maps rows
-    general_forward general_backward decode norm rotary extra_keys ops product product_half product_plain stats stats_hopper
+    general_forward general_backward decode small/small_forward small/small_backward norm rotary extra_keys ops product product_half product_plain stats stats_hopper
     stats_pairs)
   get_filename_component(name ${source} NAME)
   add_custom_command(OUTPUT ${cubins}/${name}.cubin
@@ -46,7 +46,7 @@ endforeach()
 
 # It has its own copy of the few functions of core and attention that it needs, all hidden.
 set(sources attention.c cubins.c decode.c device.c driver.c general.c heads.c hopper.c kernels.c ops.c plan.c plugin.c
-  product.c table.c attention/statistics.c)
+  product.c table.c attention/small.c attention/small_plan.c attention/statistics.c)
 list(TRANSFORM sources PREPEND ${cuda}/)
 add_library(mha_cuda MODULE ${sources} ${PROJECT_SOURCE_DIR}/src/core/status.c ${PROJECT_SOURCE_DIR}/src/core/tensor.c
   ${PROJECT_SOURCE_DIR}/src/core/arena.c ${PROJECT_SOURCE_DIR}/src/attention/angles.c ${PROJECT_SOURCE_DIR}/src/attention/problem.c)

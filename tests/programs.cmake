@@ -122,10 +122,11 @@ else()
 endif()
 
 # What needs no GPU of the plug-in is compiled into its test.
-target_sources(test_cuda_plan PRIVATE ${PROJECT_SOURCE_DIR}/src/cuda/plan.c)
+target_sources(test_cuda_plan PRIVATE ${PROJECT_SOURCE_DIR}/src/cuda/plan.c
+  ${PROJECT_SOURCE_DIR}/src/cuda/attention/small_plan.c)
 if(TARGET mha_cuda)
   # The plug-in on a GPU. It uses no more than it needs, so that this target alone is built quickly.
-  foreach(program test_cuda test_cuda_finite test_cuda_layer test_cuda_often test_cuda_product)
+  foreach(program test_cuda test_cuda_finite test_cuda_layer test_cuda_often test_cuda_product test_cuda_small)
     add_executable(${program} cuda/${program}.c cuda/calls.c cuda/gpu.c support/numbers.c)
     target_include_directories(${program} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
     target_include_directories(${program} SYSTEM PRIVATE ${MHA_CUDA_INCLUDE})
@@ -141,7 +142,7 @@ if(TARGET mha_cuda)
   endforeach()
   # The same program over a driver without a GPU: the host side alone.
   set(src ${PROJECT_SOURCE_DIR}/src)
-  add_library(mha_fake_driver SHARED cuda/fake/driver.c cuda/fake/forward.c cuda/fake/general.c cuda/fake/kernels.c cuda/fake/ops.c cuda/fake/backward.c cuda/fake/sequences.c cuda/fake/stats.c
+  add_library(mha_fake_driver SHARED cuda/fake/driver.c cuda/fake/forward.c cuda/fake/general.c cuda/fake/kernels.c cuda/fake/ops.c cuda/fake/backward.c cuda/fake/sequences.c cuda/fake/small.c cuda/fake/stats.c
     support/numbers.c support/naive/attention.c support/naive/gradients.c support/naive/extra_keys.c support/naive/norm.c support/naive/ops.c support/naive/rows.c support/naive/stats.c ${src}/cuda/kernels.c
     ${src}/core/status.c ${src}/core/tensor.c ${src}/attention/angles.c ${src}/attention/problem.c ${PROJECT_SOURCE_DIR}/ref/attention.c
     ${PROJECT_SOURCE_DIR}/ref/philox.c ${PROJECT_SOURCE_DIR}/ref/rotary.c ${PROJECT_SOURCE_DIR}/ref/stats.c)
@@ -173,7 +174,7 @@ if(TARGET mha_cuda)
     endforeach()
     set(words_of_stats any_number softmax) # what needs no kernel with options
     set(words_of_options any_combination_of_options any_combination_of_maps any_mask_and_dropout few_rows gradients)
-    foreach(name layer options product stats) # in memory of the fake GPU
+    foreach(name layer options product small stats) # in memory of the fake GPU
       add_test(NAME cuda_host_${name}_memory COMMAND test_cuda_${name} ${words_of_${name}})
       mha_label(cuda_host_${name}_memory host)
       set_tests_properties(cuda_host_${name}_memory PROPERTIES ENVIRONMENT
@@ -186,7 +187,7 @@ if(TARGET mha_cuda)
   add_dependencies(example_cuda mha_cuda)
   file(GLOB gpus /dev/nvidia[0-9]*)
   if(gpus AND as_shipped)
-    foreach(program cuda cuda_finite cuda_layer cuda_often cuda_options cuda_product cuda_stats)
+    foreach(program cuda cuda_finite cuda_layer cuda_often cuda_options cuda_product cuda_small cuda_stats)
       add_test(NAME ${program} COMMAND test_${program})
       mha_label(${program} cuda)
     endforeach()

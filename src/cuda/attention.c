@@ -1,6 +1,7 @@
 /* Calls of attention on a GPU: checks, scratch, the choice of kernels, plans. Everything is checked and reserved before the
  * first launch. */
 #include "cuda/attention.h"
+#include "cuda/attention/small_plan.h"
 #include "cuda/decode.h"
 #include "cuda/device.h"
 #include "cuda/schedule.h"
@@ -20,6 +21,7 @@ static mha_status reserve(mha_context *ctx, const mha_arena *measure, mha_arena 
 static mha_cuda_forward_path *forward_path(const mha_problem *p)
 {
     if (!mha_cuda_decode_obstacle(p)) return mha_cuda_decode_forward;
+    if (!mha_cuda_small_obstacle(p)) return mha_cuda_small_forward;
     return mha_cuda_obstacle(p) ? mha_cuda_general_forward : mha_cuda_hopper_forward;
 }
 
@@ -44,6 +46,7 @@ mha_status mha_cuda_forward_call(const mha_problem *p)
 
 static mha_cuda_backward_path *backward_path(const mha_gradient_call *call)
 {
+    if (!mha_cuda_small_obstacle_backward(call)) return mha_cuda_small_backward;
     return mha_cuda_obstacle_backward(call) ? mha_cuda_general_backward : mha_cuda_hopper_backward;
 }
 
@@ -150,6 +153,21 @@ static mha_attention_plan describe_decode(const mha_problem *p)
     return a;
 }
 
+static mha_attention_plan describe_small(const mha_problem *p, bool backward)
+{
+    const mha_cuda_small_plan plan = mha_cuda_plan_small(p, backward);
+    mha_attention_plan a = {.isa = p->ctx->isa,
+                            .kernel = mha_cuda_kernel_name(plan.kernel),
+                            .threads = (int)plan.blocks,
+                            .tile_rows = MHA_CUDA_SMALL_ROWS,
+                            .tile_keys = backward ? MHA_CUDA_SMALL_ROWS : MHA_CUDA_SMALL_KEYS,
+                            .pieces = plan.blocks * (plan.threads / 32)};
+    snprintf(a.why, sizeof a.why, "%s, heads of at most %d columns, %d rows and %d keys: a block for each %s head",
+             mha_type_name(p->q.type), MHA_CUDA_SMALL_WIDTH, MHA_CUDA_SMALL_LENGTH, MHA_CUDA_SMALL_LENGTH,
+             backward ? "key" : "query");
+    return a;
+}
+
 static mha_attention_plan describe(const mha_problem *p, const mha_cuda_plan *plan, int64_t blocks)
 {
     mha_attention_plan a = {.isa = p->ctx->isa,
@@ -172,6 +190,7 @@ mha_status mha_cuda_explain(const mha_problem *p, mha_attention_plan *to)
     TRY(mha_cuda_check_sizes(p));
     TRY(forward_path(p)(p, &measure, false));
     if (!mha_cuda_decode_obstacle(p)) *to = describe_decode(p);
+    else if (!mha_cuda_small_obstacle(p)) *to = describe_small(p, false);
     else if (obstacle) *to = describe_general(p, obstacle, false);
     else {
         int processors = mha_cuda_of(p->ctx)->processors;
@@ -193,6 +212,7 @@ mha_status mha_cuda_explain_backward(const mha_gradient_call *call, mha_attentio
     TRY(backward_path(call)(&own, &measure, false));
     if (measure.too_large) return mha_fail(p->ctx, MHA_TOO_LARGE, "q, k: need more scratch than there is memory");
     if (obstacle) *to = describe_general(p, obstacle, true);
+    else if (!mha_cuda_small_obstacle_backward(call)) *to = describe_small(p, true);
     else {
         mha_cuda_plan_backward(&plan, p);
         *to = describe(p, &plan, plan.tiles);

@@ -13,12 +13,13 @@ mha_status mha_cuda_explain(const mha_problem *p, mha_attention_plan *plan);
 mha_status mha_cuda_explain_backward(const mha_gradient_call *call, mha_attention_plan *plan);
 mha_status mha_cuda_explain_stats(const mha_stats_call *call, mha_attention_plan *plan);
 
-/* The two kinds of kernels: take their scratch from the arena and then, if `run`, put their launches into the stream. */
+/* The kinds of kernels: take their scratch from the arena and then, if `run`, put their launches into the stream. */
 typedef mha_status mha_cuda_forward_path(const mha_problem *p, mha_arena *arena, bool run);
 typedef mha_status mha_cuda_backward_path(const mha_gradient_call *call, mha_arena *arena, bool run);
 
-mha_cuda_forward_path mha_cuda_hopper_forward, mha_cuda_decode_forward, mha_cuda_general_forward;
-mha_cuda_backward_path mha_cuda_hopper_backward, mha_cuda_general_backward;
+mha_cuda_forward_path mha_cuda_hopper_forward, mha_cuda_decode_forward, mha_cuda_small_forward,
+    mha_cuda_general_forward;
+mha_cuda_backward_path mha_cuda_hopper_backward, mha_cuda_small_backward, mha_cuda_general_backward;
 
 /* Blocks that share the keys of a head in a decode kernel. */
 int32_t mha_cuda_decode_splits(const mha_problem *p);

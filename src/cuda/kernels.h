@@ -1,17 +1,21 @@
-/* Names of the kernels that operations other than attention use. */
+/* Names of the kernels that operations other than attention use, and those of small heads. */
 #ifndef MHA_CUDA_KERNELS_H
 #define MHA_CUDA_KERNELS_H
 
 #include <stddef.h>
 
 /* K(module, name). The order counts where a family is indexed: norm_*_wide follows its narrow version; products are sorted
- * by type, columns and sides, plain ones by size and sides; statistics on tensor cores by type and width. */
+ * by type, columns and sides, plain ones by size and sides; statistics on tensor cores and attention of small heads by type and width. */
 /* clang-format off */
 #define MHA_CUDA_SIDES(K, MODULE, NAME) K(MODULE, NAME##_nn) K(MODULE, NAME##_nt) K(MODULE, NAME##_tn) K(MODULE, NAME##_tt)
 #define MHA_CUDA_KERNELS(K)                                                                                            \
     K(rows, copy) K(rows, fill) K(rows, upload) K(rows, clear)                                    \
     K(rows, places) K(rows, append) K(rows, gate) K(rows, gate_sums) K(rows, clean) K(rows, average_heads)             \
     K(rows, column_sums) K(rows, add_sums) K(spans, forward_spans)                                                     \
+    K(small_forward, small_forward_bf16_16) K(small_forward, small_forward_bf16_32)                                    \
+    K(small_forward, small_forward_f16_16) K(small_forward, small_forward_f16_32)                                      \
+    K(small_backward, small_backward_bf16_16) K(small_backward, small_backward_bf16_32)                                \
+    K(small_backward, small_backward_f16_16) K(small_backward, small_backward_f16_32)                                  \
     K(norm, norm_forward) K(norm, norm_forward_wide) K(norm, norm_about) K(norm, norm_about_wide)                      \
     K(norm, norm_columns) K(norm, norm_back)                                                                           \
     K(rotary, rotary) K(rotary, rotary_tables)                                                                         \
@@ -40,7 +44,7 @@
 /* clang-format off */
 #define MHA_CUDA_MODULES(M)                                                                                            \
     M(forward) M(forward_wide) M(spans) M(backward) M(backward_brief) M(backward_wide) M(backward_maps) M(backward_sequences) M(rows)                    \
-    M(general_forward) M(general_backward) M(decode) M(norm) M(rotary) M(extra_keys) M(ops) M(product) M(product_half) \
+    M(general_forward) M(general_backward) M(decode) M(small_forward) M(small_backward) M(norm) M(rotary) M(extra_keys) M(ops) M(product) M(product_half) \
     M(product_plain) M(stats) M(stats_hopper) M(stats_pairs)
 /* clang-format on */
 

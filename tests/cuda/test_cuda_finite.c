@@ -2,8 +2,6 @@
  * it sees does, and finite inputs have finite results. */
 #include "cuda/compare.h"
 
-enum { T = 300, BAD = 200 }; /* rows and keys; the first one that is not finite */
-
 /* Writes `value` to row `row` of a tensor, in all heads. */
 static void plant(const call *c, int tensor, int64_t row, float value)
 {
@@ -50,36 +48,52 @@ static bool run_both(mha_context *ctx, call *c)
 
 static const mha_type types[] = {MHA_BFLOAT16, MHA_FLOAT16};
 
-/* Of keys and values. */
-static const int64_t widths[][2] = {{64, 64}, {128, 128}, {40, 24}, {72, 104}, {192, 192}, {256, 200}};
-enum { WIDTHS = sizeof widths / sizeof *widths };
+/* Widths of keys and values; rows and keys; and the first one that is not finite. */
+static const struct {
+    int64_t D, E, T, bad;
+} sizes[] = {{64, 64, 300, 200},   {128, 128, 300, 200}, {40, 24, 300, 200}, {72, 104, 300, 200}, {192, 192, 300, 200},
+             {256, 200, 300, 200}, {16, 16, 50, 33},     {24, 32, 100, 64},  {32, 8, 128, 126}};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static shape shape_of(int n, mha_type type, bool causal)
+{
+    return (shape){.B = 1,
+                   .H = 2,
+                   .G = 1,
+                   .Tq = sizes[n].T,
+                   .Tk = sizes[n].T,
+                   .D = sizes[n].D,
+                   .E = sizes[n].E,
+                   .type = type,
+                   .causal = causal};
+}
 
 TEST(what_is_hidden_stays_hidden)
 {
     static const float values[] = {NAN, INFINITY, -INFINITY};
     mha_context *ctx = make_context(NULL);
     if (!ctx) return;
-    for (int n = 0; n < 6 * WIDTHS; n++) {
-        float value = values[n / WIDTHS / 2];
-        shape s = {.B = 1, .H = 2, .G = 1, .Tq = T, .Tk = T, .type = types[n / WIDTHS % 2], .causal = true};
-        s.D = widths[n % WIDTHS][0], s.E = widths[n % WIDTHS][1];
+    for (int n = 0; n < 6 * SIZES; n++) {
+        float value = values[n / SIZES / 2];
+        shape s = shape_of(n % SIZES, types[n / SIZES % 2], true);
+        const int64_t T = s.Tq, bad = sizes[n % SIZES].bad;
         rng r = rng_make(seed(), 10 + (uint64_t)n);
         call c = call_make(s, &r);
         call_solve(&c);
-        plant(&c, K, BAD, value);
-        plant(&c, V, BAD + 1, value);
+        plant(&c, K, bad, value);
+        plant(&c, V, bad + 1, value);
         if (run_both(ctx, &c)) {
-            check_rows(&c, OUT, 0, BAD, false);
-            check_rows(&c, DQ, 0, BAD, false);
-            check_rows(&c, OUT, BAD + 1, T, true);
+            check_rows(&c, OUT, 0, bad, false);
+            check_rows(&c, DQ, 0, bad, false);
+            check_rows(&c, OUT, bad + 1, T, true);
         }
         call_refill(&c, &r);
         call_solve(&c);
-        plant(&c, DOUT, T - 1 - BAD, value);
+        plant(&c, DOUT, T - 1 - bad, value);
         if (run_both(ctx, &c)) {
-            check_rows(&c, DK, T - BAD, T, false);
-            check_rows(&c, DV, T - BAD, T, false);
-            check_rows(&c, DV, 0, T - BAD, true);
+            check_rows(&c, DK, T - bad, T, false);
+            check_rows(&c, DV, T - bad, T, false);
+            check_rows(&c, DV, 0, T - bad, true);
         }
         call_free(&c);
     }
@@ -91,9 +105,8 @@ TEST(finite_inputs_have_finite_results)
 {
     mha_context *ctx = make_context(NULL);
     if (!ctx) return;
-    for (int n = 0; n < 2 * WIDTHS; n++) {
-        shape s = {.B = 1, .H = 2, .G = 1, .Tq = T, .Tk = T, .type = MHA_BFLOAT16, .causal = n / WIDTHS};
-        s.D = widths[n % WIDTHS][0], s.E = widths[n % WIDTHS][1];
+    for (int n = 0; n < 2 * SIZES; n++) {
+        shape s = shape_of(n % SIZES, MHA_BFLOAT16, n / SIZES);
         rng r = rng_make(seed(), 30 + (uint64_t)n);
         call c = call_make(s, &r);
         for (int tensor = Q; tensor <= K; tensor++) {
@@ -108,8 +121,8 @@ TEST(finite_inputs_have_finite_results)
         }
         call_solve(&c);
         if (run_both(ctx, &c)) {
-            check_rows(&c, OUT, 0, T, false);
-            check_rows(&c, DV, 0, T, false);
+            check_rows(&c, OUT, 0, s.Tq, false);
+            check_rows(&c, DV, 0, s.Tk, false);
         }
         call_free(&c);
     }

@@ -126,3 +126,21 @@ TEST(attention)
             &ways[n / 6], n % 2, (int)cases_from(400));
     mha_context_free(ctx);
 }
+
+/* Heads that blocks have whole, many on each multiprocessor. */
+TEST(small_heads)
+{
+    mha_context *ctx = make_context(NULL);
+    if (!ctx) return;
+    for (int n = 0; n < 16; n++)
+        check_often(ctx,
+                    (shape){.B = 64,
+                            .H = 8,
+                            .G = n / 8 ? 8 : 4,
+                            .Tq = 50,
+                            .Tk = 50 + n,
+                            .D = n / 4 % 2 ? 32 : 16,
+                            .type = types[n / 2 % 2]},
+                    &ways[n / 8], n % 2, (int)cases_from(1000));
+    mha_context_free(ctx);
+}

@@ -1,6 +1,7 @@
 /* What of the GPU's code needs no GPU: which kernels are chosen and why, tiles, shared memory, scratch, the order of tiles, and what
  * is said where the device is not there. */
 #include "core/device.h"
+#include "cuda/attention/small_plan.h"
 #include "cuda/general.h"
 #include "cuda/plan.h"
 #include "cuda/schedule.h"
@@ -255,6 +256,69 @@ TEST(offsets_are_exact_within_32_bits)
     question b = ask(MHA_BFLOAT16, 1, 1, 1, 700, 300, 64);
     b.options = a.options;
     expect(!plan_forward(ctx, &b, &plan, &scratch) && plan.offset == -400, "more queries: %d", plan.offset);
+    mha_context_free(ctx);
+}
+
+/* Narrow heads and short sequences have kernels of their own, whatever the batch and the number of heads. */
+TEST(calls_of_small_heads)
+{
+    static const struct {
+        int64_t rows, keys, D, E;
+        bool small;
+        size_t forward, backward; /* bytes of shared memory */
+    } cases[] = {{50, 50, 16, 16, true, 3 * 64 * 48, 4 * 64 * 48 + 64 * 8},
+                 {1, 128, 8, 16, true, 272 * 48, 288 * 48 + 16 * 8},
+                 {128, 128, 32, 8, true, 3 * 128 * 80, 4 * 128 * 80 + 128 * 8},
+                 {17, 1, 16, 24, true, 64 * 80, 96 * 80 + 32 * 8},
+                 {129, 50, 16, 16, false, 0, 0},
+                 {50, 129, 16, 16, false, 0, 0},
+                 {50, 50, 40, 16, false, 0, 0},
+                 {50, 50, 16, 40, false, 0, 0}};
+    mha_context *ctx = remote_context();
+    for (size_t n = 0; n < 4 * sizeof cases / sizeof *cases; n++) {
+        int64_t B = n % 2 ? 300 : 1, T = cases[n / 4].rows, E = cases[n / 4].E;
+        mha_type type = n / 2 % 2 ? MHA_FLOAT16 : MHA_BFLOAT16;
+        question a = ask(type, B, 4, 2, T, cases[n / 4].keys, cases[n / 4].D);
+        a.out = a.dout = mha_tensor_4d(NULL, type, B, 4, T, E);
+        a.v = a.gradients.v = mha_tensor_4d(NULL, type, B, 2, cases[n / 4].keys, E);
+        mha_gradient_call call = {.gradients = a.gradients, .dout = a.dout};
+        mha_problem *p = &call.problem;
+        expect(!mha_problem_make(p, ctx, MHA_SHAPE, a.out, &a.extras, a.q, a.k, a.v, &a.options), "case %zu", n / 4);
+        bool small = !mha_cuda_small_obstacle(p), back = !mha_cuda_small_obstacle_backward(&call);
+        expect(small == cases[n / 4].small && back == small, "case %zu: %d %d", n / 4, small, back);
+        if (!small) continue;
+        mha_cuda_small_plan plan = mha_cuda_plan_small(p, false);
+        int64_t rows = (T + 15) / 16, keys = (cases[n / 4].keys + 15) / 16;
+        expect(plan.blocks == 4 * B && plan.threads == 32 * (rows > keys ? rows : keys), "case %zu: forward", n / 4);
+        expect(plan.shared == cases[n / 4].forward && plan.offset == p->Tk, "case %zu: %zu bytes", n / 4, plan.shared);
+        plan = mha_cuda_plan_small(p, true);
+        expect(plan.blocks == 2 * B && plan.threads == 32 * (rows + keys), "case %zu: backward", n / 4);
+        expect(plan.shared == cases[n / 4].backward && plan.shared <= 48 << 10, "case %zu: %zu bytes", n / 4,
+               plan.shared);
+    }
+    mha_context_free(ctx);
+}
+
+TEST(options_are_for_other_kernels_than_those_of_small_heads)
+{
+    mha_context *ctx = remote_context();
+    for (int n = 0; n < 9; n++) {
+        question a = ask(MHA_BFLOAT16, 2, 4, 2, 50, 40, 16);
+        a.options.causal = n > 0, a.options.align = n > 1 ? MHA_ALIGN_BOTTOM_RIGHT : MHA_ALIGN_TOP_LEFT;
+        if (n == 3) a.options.softcap = 3;
+        if (n == 4) a.options.window_left = 3;
+        if (n == 5) a.options.key_lengths = mha_tensor_1d((void *)16, MHA_INT32, 2);
+        if (n == 6) a.options.mask = mha_tensor_2d(NULL, MHA_BOOL, 50, 40);
+        if (n == 7) a.options.dropout = 0.5f;
+        if (n == 8) a.extras.weights = mha_tensor_4d(NULL, MHA_FLOAT32, 2, 4, 50, 40);
+        mha_problem p;
+        expect(!mha_problem_make(&p, ctx, MHA_SHAPE, a.out, &a.extras, a.q, a.k, a.v, &a.options), "case %d", n);
+        expect(!mha_cuda_small_obstacle(&p) == (n < 3), "case %d", n);
+        if (n < 3) {
+            static const int32_t offsets[] = {40, 0, -10};
+            expect(mha_cuda_plan_small(&p, false).offset == offsets[n], "case %d", n);
+        }
+    }
     mha_context_free(ctx);
 }
 

@@ -5,6 +5,7 @@
 #include "cuda/fake/backward.h"
 #include "cuda/fake/general.h"
 #include "cuda/fake/ops.h"
+#include "cuda/fake/small.h"
 #include "cuda/fake/stats.h"
 #include "cuda/rows.h"
 #include "cuda/schedule.h"
@@ -68,6 +69,7 @@ size_t fake_parameter_bytes(const char *name)
     if (begins(name, "decode_")) return sizeof(mha_cuda_decode);
     if (begins(name, "general_")) return sizeof(mha_cuda_general);
     if (begins(name, "stats_")) return sizeof(mha_cuda_stats);
+    if (fake_small_bytes(name)) return fake_small_bytes(name);
     return strcmp(name, "copy") ? fake_ops_bytes(name) : sizeof(mha_cuda_copy);
 }
 
@@ -437,7 +439,7 @@ static const char *general(const fake_launch *l)
 /* Whether a kernel waits for the one before it itself, and so may start early. */
 static bool waits(const char *name)
 {
-    return begins(name, "decode") || begins(name, "backward") ||
+    return begins(name, "decode") || begins(name, "small") || begins(name, "backward") ||
            (begins(name, "forward") && !begins(name, "forward_spans"));
 }
 
@@ -451,5 +453,6 @@ const char *fake_run(const fake_launch *l)
     if (begins(l->name, "backward"))
         return strstr(l->name, "_maps") || strstr(l->name, "_sequences") ? fake_backward_parts(l) : backward(l);
     if (begins(l->name, "stats")) return fake_stats(l);
+    if (begins(l->name, "small")) return fake_small(l);
     return strcmp(l->name, "copy") ? fake_ops_run(l) : copy((const void *)l->parameter);
 }
