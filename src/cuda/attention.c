@@ -20,8 +20,8 @@ static mha_status reserve(mha_context *ctx, const mha_arena *measure, mha_arena 
 
 static mha_cuda_forward_path *forward_path(const mha_problem *p)
 {
-    if (!mha_cuda_decode_obstacle(p)) return mha_cuda_decode_forward;
     if (!mha_cuda_small_obstacle(p)) return mha_cuda_small_forward;
+    if (!mha_cuda_decode_obstacle(p)) return mha_cuda_decode_forward;
     return mha_cuda_obstacle(p) ? mha_cuda_general_forward : mha_cuda_hopper_forward;
 }
 
@@ -189,8 +189,8 @@ mha_status mha_cuda_explain(const mha_problem *p, mha_attention_plan *to)
     const char *obstacle = mha_cuda_obstacle(p);
     TRY(mha_cuda_check_sizes(p));
     TRY(forward_path(p)(p, &measure, false));
-    if (!mha_cuda_decode_obstacle(p)) *to = describe_decode(p);
-    else if (!mha_cuda_small_obstacle(p)) *to = describe_small(p, false);
+    if (!mha_cuda_small_obstacle(p)) *to = describe_small(p, false);
+    else if (!mha_cuda_decode_obstacle(p)) *to = describe_decode(p);
     else if (obstacle) *to = describe_general(p, obstacle, false);
     else {
         int processors = mha_cuda_of(p->ctx)->processors;
