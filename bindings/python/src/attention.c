@@ -11,11 +11,11 @@ typedef struct call {
     mha_stats stats;
     mha_stats_options stats_options;
     mha_attention_options options;
-    int align, threads;
-    PyObject *empty, *dtype; /* makes `out` where none is given: empty((B,H,Tq,E), dtype); both borrowed */
-    bool keep;               /* forward makes memory for `softmax` and returns it: bytes, which is `kept` in backward */
-    PyObject *kept;          /* borrowed */
-    bool packed;             /* rows are (T,H,D), as ragged batches usually are, and not (1,H,T,D) */
+    int align, threads, team; /* team: as threads, but those of PyTorch */
+    PyObject *empty, *dtype;  /* makes `out` where none is given: empty((B,H,Tq,E), dtype); both borrowed */
+    bool keep;      /* forward makes memory for `softmax` and returns it: bytes, which is `kept` in backward */
+    PyObject *kept; /* borrowed */
+    bool packed;    /* rows are (T,H,D), as ragged batches usually are, and not (1,H,T,D) */
 } call;
 
 #define AT(field) offsetof(call, field)
@@ -23,6 +23,7 @@ typedef struct call {
 static field options[] = {{"causal", FIELD_BOOL, AT(options.causal), NULL},
                           {"scale", FIELD_FLOAT, AT(options.scale), NULL},
                           {"threads", FIELD_COUNT, AT(threads), NULL},
+                          {"team", FIELD_COUNT, AT(team), NULL},
                           {"empty", FIELD_OBJECT, AT(empty), NULL},
                           {"dtype", FIELD_OBJECT, AT(dtype), NULL},
                           {"dropout", FIELD_FLOAT, AT(options.dropout), NULL},
@@ -215,7 +216,7 @@ static PyObject *run_if(bool (*fits)(const call *), mha_status (*operation)(mha_
         fields_release(&held);
         Py_RETURN_FALSE;
     }
-    if (read && !prepare(&c, &held, &made)) ctx = fields_context(&held, c.threads);
+    if (read && !prepare(&c, &held, &made)) ctx = fields_context(&held, c.threads, c.team);
     if (ctx) {
         Py_BEGIN_ALLOW_THREADS;
         status = operation(ctx, &c);

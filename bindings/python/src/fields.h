@@ -48,9 +48,10 @@ void fields_release(fields_held *held);
 /* One more array of the call, which is written: as if it were an argument. 0, or -1 with an exception set. */
 int fields_add(fields_held *held, mha_tensor *to, PyObject *object, const char *name);
 
-/* The context for these arrays: this thread's, or on a GPU the one of the stream that the library of the first array uses now.
- * All of them must be on one device. NULL with an exception set. */
-mha_context *fields_context(const fields_held *held, int threads);
+/* The context for these arrays: this thread's, with so many threads of its own or, unless `team` is 0, of PyTorch; on a GPU
+ * the one of the stream that the library of the first array uses now. All of them must be on one device. NULL with an exception
+ * set. */
+mha_context *fields_context(const fields_held *held, int threads, int team);
 
 /* The fields of a struct as a dict. NULL with an exception set. */
 PyObject *fields_dict(const void *from, const field *table);

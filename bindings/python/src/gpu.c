@@ -95,11 +95,11 @@ static int check_devices(const fields_held *held)
     return 0;
 }
 
-mha_context *fields_context(const fields_held *held, int threads)
+mha_context *fields_context(const fields_held *held, int threads, int team)
 {
     if (!held->count || !check_devices(held)) {
         int device = held->count ? held->arrays[0].device : -1;
-        if (device < 0) return context_get(threads);
+        if (device < 0) return team ? context_get_team(team) : context_get(threads);
         PyObject *stream = stream_of ? PyObject_CallFunction(stream_of, "Oi", held->arrays[0].object, device) : NULL;
         void *address = stream ? PyLong_AsVoidPtr(stream) : NULL;
         Py_XDECREF(stream);

@@ -12,6 +12,8 @@ static PyMethodDef methods[] = {
     {"isa", isa, METH_NOARGS, "The instruction set that calls use."},
     {"know_numpy", array_know_numpy, METH_O, "Tells the extension of the type of NumPy's arrays."},
     {"know_streams", gpu_know_streams, METH_O, "Tells the extension how to find a stream: (array, device) -> address."},
+    {"know_team", team_know, METH_O,
+     "Tells the extension which library is linked with OpenMP; whether that was found."},
     {"know_torch", array_know_torch, METH_VARARGS, "Tells the extension of PyTorch: (Tensor, Parameter, to_dlpack)."},
     {NULL, NULL, 0, NULL}};
 

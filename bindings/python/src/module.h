@@ -14,6 +14,15 @@
  * and again when the number changes, and ends with the thread. NULL with an exception set on error. */
 mha_context *context_get(int threads);
 
+/* The same for a call from PyTorch, whose own threads run the loops where that is possible: another context. */
+mha_context *context_get_team(int threads);
+
+/* How loops run on the threads of PyTorch; all NULL where its OpenMP library is not known, and in a child of fork. */
+mha_parallel team_loops(void);
+
+/* Tells the extension which library of PyTorch is linked with OpenMP: its path. Whether OpenMP was found. */
+PyObject *team_know(PyObject *module, PyObject *path);
+
 /* Sets the exception that belongs to a status, with the context's line as its text. Returns NULL. */
 PyObject *raise_status(mha_context *ctx, mha_status status);
 

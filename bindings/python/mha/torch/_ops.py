@@ -7,6 +7,7 @@ overhead. ``rest`` stands for what follows the bias: sinks, causal, scale, softc
 
 from __future__ import annotations
 
+import os
 from typing import Any, Callable
 
 import numpy as np
@@ -18,6 +19,10 @@ from torch._functorch.utils import unwrap_dead_wrappers
 from mha import _mha
 
 _mha.know_torch(torch.Tensor, torch.nn.Parameter, torch.utils.dlpack.to_dlpack)
+
+#: The library of PyTorch that is linked with OpenMP, on whose threads calls run.
+OPENMP = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
+_mha.know_team(OPENMP)
 
 INPUTS = "Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? sinks"
 OPTIONS = "bool causal, float? scale, float? softcap, float dropout, int seed"
@@ -56,7 +61,7 @@ def forward(q, k, v, bias, sinks, causal, scale, softcap, dropout, seed):
     softmax = rows(q)
     mask, added = visibility(bias)
     _mha.forward(q=q, k=k, v=v, out=out, softmax=softmax, mask=mask, bias=added, sinks=sinks, causal=causal, scale=scale,
-                 softcap=softcap, dropout=dropout, seed=seed, threads=torch.get_num_threads())  # fmt: skip
+                 softcap=softcap, dropout=dropout, seed=seed, team=torch.get_num_threads())  # fmt: skip
     return out, softmax
 
 
@@ -67,7 +72,7 @@ def eager(run, out, q, k, v, bias, sinks, causal, scale, softcap, dropout, seed)
     softmax = rows(q) if gradient and q.is_cuda else None
     mask, added = visibility(bias)
     kept = run(q=q, k=k, v=v, out=out, softmax=softmax, keep=gradient and softmax is None, causal=causal, scale=scale,
-               threads=torch.get_num_threads(), dropout=dropout, seed=seed, mask=mask, bias=added, softcap=softcap, sinks=sinks)  # fmt: skip
+               team=torch.get_num_threads(), dropout=dropout, seed=seed, mask=mask, bias=added, softcap=softcap, sinks=sinks)  # fmt: skip
     if kept is False:
         return None
     if not gradient:
@@ -102,7 +107,7 @@ def backward(inputs, options, out, softmax, dout, wanted):
     mask, added = visibility(bias)
     kept, softmax = (softmax, None) if type(softmax) is bytes else (None, softmax)
     _mha.backward(q=q, k=k, v=v, out=out, dout=dout, kept=kept, softmax=softmax, dq=dq, dk=dk, dv=dv, dbias=dbias, dsinks=dsinks,
-                  causal=causal, scale=scale, threads=torch.get_num_threads(), dropout=dropout, seed=seed, mask=mask, bias=added,
+                  causal=causal, scale=scale, team=torch.get_num_threads(), dropout=dropout, seed=seed, mask=mask, bias=added,
                   softcap=softcap, sinks=sinks)  # fmt: skip
     return dq, dk, dv, dbias.to(bias.dtype) if of_bias else None, dsinks
 

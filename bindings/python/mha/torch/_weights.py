@@ -26,7 +26,7 @@ def _forward(q, k, v, bias, sinks, causal, scale, softcap, dropout, seed, mean):
     out, softmax, weights = _memory(q, k, v, mean)
     mask, added = _ops.visibility(bias)
     _mha.forward(q=q, k=k, v=v, out=out, softmax=softmax, weights=weights, mask=mask, bias=added, sinks=sinks, causal=causal,
-                 scale=scale, softcap=softcap, dropout=dropout, seed=seed, threads=torch.get_num_threads())  # fmt: skip
+                 scale=scale, softcap=softcap, dropout=dropout, seed=seed, team=torch.get_num_threads())  # fmt: skip
     return out, softmax, weights
 
 

@@ -1,0 +1,71 @@
+/* Parallel loops on the threads of the OpenMP library that PyTorch uses.
+ *
+ * After a parallel region, the threads of libgomp look for the next one for milliseconds before they sleep. Threads of our
+ * own would take turns with them on the same processors. So calls from PyTorch use its threads.
+ *
+ * The library is found through the one of PyTorch that is linked with it, since a process may have loaded several.
+ * GOMP_parallel is what compiled code calls; LLVM's and Intel's libraries have it, too. A region asks for the threads that
+ * PyTorch has set, never for fewer: libgomp ends the threads that a smaller team leaves over. */
+#include "module.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+
+static struct {
+    void (*parallel)(void (*part)(void *data), void *data, unsigned threads, unsigned flags); /* NULL: not found */
+    int (*number)(void); /* of the calling thread in its team */
+    int (*count)(void);
+} team; /* written with the GIL held, and in a child of fork */
+
+typedef struct loop {
+    int tasks;
+    void (*task)(void *arg, int index);
+    void *arg;
+} loop;
+
+/* Task n runs on thread n in loop after loop: its scratch is in the caches there. A team may have fewer threads than the loop has
+ * tasks, as inside of another region. */
+static void run_part(void *data)
+{
+    const loop *l = data;
+    for (int n = team.number(), count = team.count(); n < l->tasks; n += count) l->task(l->arg, n);
+}
+
+static void run(void *user, int tasks, void (*task)(void *arg, int index), void *arg)
+{
+    (void)user;
+    team.parallel(run_part, &(loop){tasks, task, arg}, 0, 0);
+}
+
+mha_parallel team_loops(void) { return team.parallel ? (mha_parallel){run, NULL} : (mha_parallel){NULL, NULL}; }
+
+/* A child has none of the threads, and libgomp would wait for them. */
+static void forget(void) { memset(&team, 0, sizeof team); }
+static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, forget); }
+
+/* POSIX lets the address of a function be kept in a void *; ISO C has no cast for it. */
+static bool find(void *library, const char *name, void *function, size_t size)
+{
+    void *address = dlsym(library, name);
+    memcpy(function, &address, size);
+    return address;
+}
+
+PyObject *team_know(PyObject *module, PyObject *path)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)module;
+    PyObject *bytes = PyUnicode_EncodeFSDefault(path);
+    if (!bytes) return NULL;
+    void *library = dlopen(PyBytes_AsString(bytes), RTLD_LAZY | RTLD_NOLOAD);
+    Py_DECREF(bytes);
+    pthread_once(&once, watch_forks);
+    bool found = library && find(library, "GOMP_parallel", &team.parallel, sizeof team.parallel) &&
+                 find(library, "omp_get_thread_num", &team.number, sizeof team.number) &&
+                 find(library, "omp_get_num_threads", &team.count, sizeof team.count);
+    if (!found) forget();
+    if (library) dlclose(library); /* PyTorch keeps it */
+    return PyBool_FromLong(found);
+}
