@@ -121,7 +121,7 @@ size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few)
     if (kind == MHA_CUDA_MAPS) return tiles + groups * 64 * keys * sizeof(float);
     if (kind == MHA_CUDA_BITS)
         return tiles + (columns <= 64 ? q : 0) + (groups * MHA_CUDA_BIT_BYTES(keys) + 1023) / 1024 * 1024;
-    return tiles + (columns > 128 ? 0 : 2 * q);
+    return tiles + (columns > 128 ? 0 : kind < MHA_CUDA_OPTIONS ? 2 * q : q);
 }
 
 /* K and V, three stages of Q, dO and the numbers of rows, two of dS; two stages with maps or wide heads, which have no tiles of bias. */

@@ -15,7 +15,8 @@ typedef struct call {
     PyObject *empty, *dtype;  /* makes `out` where none is given: empty((B,H,Tq,E), dtype); both borrowed */
     bool keep;      /* forward makes memory for `softmax` and returns it: bytes, which is `kept` in backward */
     PyObject *kept; /* borrowed */
-    bool packed;    /* rows are (T,H,D), as ragged batches usually are, and not (1,H,T,D) */
+    bool on_gpu;
+    bool packed; /* rows are (T,H,D), as ragged batches usually are, and not (1,H,T,D) */
 } call;
 
 #define AT(field) offsetof(call, field)
@@ -171,12 +172,15 @@ static int read_kept(call *c)
 
 static mha_status run_forward(mha_context *ctx, const call *c)
 {
+    if (c->team && !c->on_gpu) team_bring_pages(c->out);
     return mha_attention_forward(ctx, c->out, &c->extras, c->q, c->k, c->v, &c->options);
 }
 
 static mha_status run_backward(mha_context *ctx, const call *c)
 {
     mha_attention_saved saved = {c->q, c->k, c->v, c->out, c->softmax};
+    const mha_tensor written[] = {c->gradients.q, c->gradients.k, c->gradients.v, c->gradients.bias};
+    for (size_t n = 0; c->team && !c->on_gpu && n < sizeof written / sizeof *written; n++) team_bring_pages(written[n]);
     return mha_attention_backward(ctx, &c->gradients, &saved, c->dout, c->dlse, &c->options);
 }
 
@@ -194,6 +198,7 @@ static int prepare(call *c, fields_held *held, PyObject **made)
     if ((c->empty || c->keep) && !*made) return -1;
     if (c->kept && read_kept(c)) return -1;
     c->options.align = (mha_align)c->align;
+    c->on_gpu = held->count && held->arrays[0].device >= 0;
     if (c->packed) unpack_all(c);
     return 0;
 }

@@ -20,6 +20,10 @@ mha_context *context_get_team(int threads);
 /* How loops run on the threads of PyTorch; all NULL where its OpenMP library is not known, and in a child of fork. */
 mha_parallel team_loops(void);
 
+/* The pages of a result that is about to be written, each by one of these threads. PyTorch's memory for large results is new in every
+ * call; where heads lie side by side, several threads write to a page, and all of them would wait for the kernel to bring it. */
+void team_bring_pages(mha_tensor t);
+
 /* Tells the extension which library of PyTorch is linked with OpenMP: its path. Whether OpenMP was found. */
 PyObject *team_know(PyObject *module, PyObject *path);
 

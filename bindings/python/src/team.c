@@ -12,6 +12,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static struct {
     void (*parallel)(void (*part)(void *data), void *data, unsigned threads, unsigned flags); /* NULL: not found */
@@ -40,6 +42,48 @@ static void run(void *user, int tasks, void (*task)(void *arg, int index), void 
 }
 
 mha_parallel team_loops(void) { return team.parallel ? (mha_parallel){run, NULL} : (mha_parallel){NULL, NULL}; }
+
+/* ---- Pages ------------------------------------------------------------------------------------------------------ */
+
+enum {
+    PIECE = 256 * 1024,
+    LARGE = 4 * PIECE
+}; /* bytes that a thread brings at a time, and from which on it is worth while */
+
+typedef struct memory {
+    char *first;
+    size_t bytes;
+} memory;
+
+static void bring_piece(void *arg, int n)
+{
+    const memory *m = arg;
+    size_t from = (size_t)n * PIECE, rest = m->bytes - from;
+#ifdef MADV_POPULATE_WRITE
+    (void)madvise(m->first + from, rest < PIECE ? rest : PIECE, MADV_POPULATE_WRITE); /* an older kernel refuses */
+#endif
+}
+
+/* The memory of a tensor without gaps, in whole pages; of any other, and of little memory, none. */
+static memory memory_of(mha_tensor t)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), count = 1, span = 1, each = mha_type_size(t.type);
+    for (int axis = 0; axis < t.rank; axis++) {
+        if (t.size[axis] <= 0 || t.stride[axis] < 0) return (memory){0};
+        count *= (size_t)t.size[axis], span += (size_t)(t.size[axis] - 1) * (size_t)t.stride[axis];
+    }
+    if (!t.rank || span != count || count * each < LARGE) return (memory){0};
+    char *first = (char *)t.data - (uintptr_t)t.data % page;
+    return (memory){first, ((uintptr_t)t.data % page + count * each + page - 1) / page * page};
+}
+
+void team_bring_pages(mha_tensor t)
+{
+    memory m = memory_of(t);
+    if (m.bytes && team.parallel) run(NULL, (int)((m.bytes + PIECE - 1) / PIECE), bring_piece, &m);
+}
+
+/* ---- The library of OpenMP -------------------------------------------------------------------------------------- */
 
 /* A child has none of the threads, and libgomp would wait for them. */
 static void forget(void) { memset(&team, 0, sizeof team); }

@@ -368,8 +368,8 @@ template <int W> __device__ __noinline__ void merge(const mha_cuda_decode &c, in
 #pragma unroll
             for (int f = 0; f < FOURS; f++) x[f] = __ldcg(sums + (int64_t)k * p.rows * (W / 4) + LANES * f);
             float by = part.y == 0 ? 0 : weight_of(part.x - top);
+            sum = fmaf(by, part.y, sum); /* NaN stays, whatever it is multiplied by */
             if (by == 0) continue;
-            sum = fmaf(by, part.y, sum);
 #pragma unroll
             for (int f = 0; f < FOURS; f++) add(o[f], by, x[f]);
         }

@@ -191,7 +191,6 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
     typedef shared_memory<T, D, CONSUMERS, KEYS, KIND> S;
     enum { ROWS = 64 * CONSUMERS };
     const int thread = threadIdx.x % GROUP, own_row = who * 64 + thread / 32 * 16 + thread % 32 / 4;
-    const float &scale = KIND == OPTIONS ? c.scale_after : c.scale;
     float o[D / 2], x[KEYS / 2], by[2];
     uint32_t p[KEYS / 4];
     rows r, coming;
@@ -208,21 +207,20 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
         if (CONSUMERS > 1) group_sync(TURN + who, 2 * GROUP);
         begin_scores<T, D, ROWS, KEYS>(x, factor(shared_address(s.q[at.q.stage()]) + who * 64 * ROW_BYTES, 0), s.k[at.k.stage()]);
     };
-    auto begin_last = [&](const volatile tile &t, int j) {
+    auto begin_last = [&](void) {
         barrier_wait(shared_address(&s.v_full[at.v.stage()]), at.v.parity());
-        if (KIND == OPTIONS && (j + 1) * KEYS > t.span.length)
-            clear_values<S::COLUMNS, KEYS>(shared_address(s.v[at.v.stage()]), t.span.length - j * KEYS, who);
         begin_results<T, D, KEYS>(o, p, s.v[at.v.stage()]);
         if (CONSUMERS > 1) group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
     };
-    /* Scores of block j of a tile have come, and become weights. */
+    /* Scores of block j of a tile have come, and become weights, unless there are no rows. */
     auto weigh = [&](const volatile tile &t, int j, rows &to, bool masked) {
-        ramp lacking = {{0, 0}, 0, 0};
         touch(x);
         if (thread == 0) barrier_arrive(shared_address(&s.k_empty[at.k.stage()]));
         at.k.next();
-        if (masked) lacking = shape<ROWS, KEYS, KIND>(x, to, c, t, j, t.row + own_row, [](void) {});
-        soften<KEYS, KIND == OPTIONS>(x, to, by, scale, lacking);
+        by[0] = by[1] = 1;
+        if (t.row + who * 64 >= c.Tq) return;
+        if (masked) hide<KEYS>(x, j * KEYS + thread % 4 * 2, keys_of<KIND>(c, t, t.row + own_row).last);
+        soften<KEYS, false>(x, to, by, c.scale, {{0, 0}, 0, 0});
     };
     auto end_results = [&](void) {
         products_wait<0>();
@@ -232,7 +230,7 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
     };
     auto step = [&](const volatile tile &t, int j, bool masked) {
         begin_block();
-        begin_last(t, j + 1);
+        begin_last();
         products_wait<1>();
         weigh(t, j, r, masked);
         end_results();
@@ -242,7 +240,7 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
 
     for (bool there = is_there(), begun = false; there;) {
         const volatile tile &t = s.tiles[next.stage()];
-        int j = t.first + t.blocks - 1;
+        int j = t.blocks - 1;
 #pragma unroll
         for (int i = 0; i < D / 2; i++) o[i] = 0;
         r = begun ? coming : first_rows<KIND>(c, t);
@@ -251,11 +249,11 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
             begin_block();
             if (CONSUMERS > 1) group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
             products_wait<0>();
-            weigh(t, j, r, KIND == OPTIONS || j >= t.whole);
+            weigh(t, j, r, j >= t.whole);
             pack_all<T, KEYS>(p, x);
         }
-        for (j--; j >= t.first && (KIND == OPTIONS || j >= t.whole); j--) step(t, j, true);
-        for (; KIND != OPTIONS && j >= 0; j--) step(t, j, false);
+        for (j--; j >= 0 && j >= t.whole; j--) step(t, j, true);
+        for (; j >= 0; j--) step(t, j, false);
         if (t.blocks > 0) {
             if (thread == 0) barrier_arrive(shared_address(&s.q_empty[at.q.stage()]));
             at.q.next();
@@ -265,18 +263,17 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
         const volatile tile &u = s.tiles[next.stage()];
         begun = there && t.blocks > 0 && u.blocks > 0;
         if (begun) {
-            const int last = u.first + u.blocks - 1;
             barrier_wait(shared_address(&s.q_full[at.q.stage()]), at.q.parity());
             begin_block();
-            begin_last(t, t.first);
+            begin_last();
             products_wait<1>();
             coming = first_rows<KIND>(c, u);
-            weigh(u, last, coming, KIND == OPTIONS || last >= u.whole);
+            weigh(u, u.blocks - 1, coming, u.blocks > u.whole);
             end_results();
             pack_all<T, KEYS>(p, x);
         } else if (t.blocks > 0) {
             if (CONSUMERS > 1) group_sync(TURN + who, 2 * GROUP);
-            begin_last(t, t.first);
+            begin_last();
             end_results();
         }
         finish<T, D, ROWS, KIND>(s, c, t, o, r, keys_of<KIND>(c, t, t.row + own_row), who);

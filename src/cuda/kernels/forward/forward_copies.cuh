@@ -68,7 +68,7 @@ template <typename T, int SIZE> struct result_memory<T, SIZE, false> {
 };
 
 template <int D, kind KIND> constexpr bool has_room(void) { return KIND != MAPS && D <= (KIND == BITS ? 64 : 128); }
-template <int D, kind KIND> constexpr bool is_ahead(void) { return KIND < OPTIONS ? D <= 128 : KIND == OPTIONS && D < 128; }
+template <int D, kind KIND> constexpr bool is_ahead(void) { return KIND < OPTIONS && D <= 128; }
 
 template <typename T, int D, int CONSUMERS, int KEYS, kind KIND>
 struct shared_memory : result_memory<T, 64 * CONSUMERS * ((D + PANEL - 1) / PANEL) * PANEL, has_room<D, KIND>()>,

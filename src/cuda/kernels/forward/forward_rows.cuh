@@ -41,14 +41,13 @@ template <int KEYS> MHA_DEVICE void hide(float (&s)[KEYS / 2], int first_key, co
     }
 }
 
-/* The same where `first` is the first key that a row sees. */
-template <int KEYS>
-MHA_DEVICE void hide(float (&s)[KEYS / 2], int first_key, const int (&first)[2], const int (&last)[2])
+/* The same before the first key that a row sees. */
+template <int KEYS> MHA_DEVICE void hide_before(float (&s)[KEYS / 2], int first_key, const int (&first)[2])
 {
 #pragma unroll
     for (int i = 0; i < KEYS / 2; i++) {
         int key = first_key + i / 4 * 8 + i % 2;
-        if (key > last[i / 2 % 2] || key < first[i / 2 % 2]) s[i] = -INFINITY;
+        if (key < first[i / 2 % 2]) s[i] = -INFINITY;
     }
 }
 
@@ -154,10 +153,8 @@ MHA_DEVICE ramp shape(float (&x)[KEYS / 2], rows &r, const mha_cuda_forward &c, 
         lacking = climb<KEYS>(x, c.scale, t.slope, (float)ahead, first);
     else if (c.modified && modify<KEYS, KIND == BITS>(x, c, t.slope, (float)(ahead - first))) r.sum[0] = r.sum[1] = NAN;
     add_maps();
-    if (j >= t.whole || j < t.closed) {
-        const keys_seen now = keys_of<KIND>(c, t, row); /* read again: there are few registers */
-        hide<KEYS>(x, j * KEYS + first, now.first, now.last);
-    }
+    if (j >= t.whole) hide<KEYS>(x, j * KEYS + first, keys_of<KIND>(c, t, row).last); /* read again: there are few registers */
+    if (j < t.closed) hide_before<KEYS>(x, j * KEYS + first, keys_of<KIND>(c, t, row).first);
     return lacking;
 }
 
