@@ -20,8 +20,9 @@ mha_context *context_get_team(int threads);
 /* How loops run on the threads of PyTorch; all NULL where its OpenMP library is not known, and in a child of fork. */
 mha_parallel team_loops(void);
 
-/* The pages of a result that is about to be written, each by one of these threads. PyTorch's memory for large results is new in every
- * call; where heads lie side by side, several threads write to a page, and all of them would wait for the kernel to bring it. */
+/* Has the kernel bring the memory of a large result that is about to be written, in huge pages where it can, each by one of these
+ * threads. PyTorch's memory for large results is new in every call; where heads lie side by side, several threads write to a page, and
+ * all of them would wait for it. (NumPy asks for huge pages by itself.) */
 void team_bring_pages(mha_tensor t);
 
 /* Tells the extension which library of PyTorch is linked with OpenMP: its path. Whether OpenMP was found. */

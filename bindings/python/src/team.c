@@ -45,42 +45,46 @@ mha_parallel team_loops(void) { return team.parallel ? (mha_parallel){run, NULL}
 
 /* ---- Pages ------------------------------------------------------------------------------------------------------ */
 
-enum {
-    PIECE = 256 * 1024,
-    LARGE = 4 * PIECE
-}; /* bytes that a thread brings at a time, and from which on it is worth while */
+/* A page in place of 512 others, and bytes from which on such pages are worth while. */
+enum { HUGE_PAGE = 2 << 20, LARGE = 2 * HUGE_PAGE };
 
 typedef struct memory {
-    char *first;
-    size_t bytes;
+    uintptr_t first, end;
 } memory;
 
-static void bring_piece(void *arg, int n)
+/* The part that lies in the nth of the huge pages. The kernel may refuse: then the first one who writes brings a page. */
+static void bring_part(void *arg, int n)
 {
     const memory *m = arg;
-    size_t from = (size_t)n * PIECE, rest = m->bytes - from;
+    uintptr_t from = m->first / HUGE_PAGE * HUGE_PAGE + (uintptr_t)n * HUGE_PAGE, end = from + HUGE_PAGE;
+    if (from < m->first) from = m->first;
+    if (end > m->end) end = m->end;
 #ifdef MADV_POPULATE_WRITE
-    (void)madvise(m->first + from, rest < PIECE ? rest : PIECE, MADV_POPULATE_WRITE); /* an older kernel refuses */
+    (void)madvise((void *)from, end - from, MADV_POPULATE_WRITE);
 #endif
 }
 
 /* The memory of a tensor without gaps, in whole pages; of any other, and of little memory, none. */
 static memory memory_of(mha_tensor t)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), count = 1, span = 1, each = mha_type_size(t.type);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)t.data;
+    size_t count = 1, span = 1, each = mha_type_size(t.type);
     for (int axis = 0; axis < t.rank; axis++) {
         if (t.size[axis] <= 0 || t.stride[axis] < 0) return (memory){0};
         count *= (size_t)t.size[axis], span += (size_t)(t.size[axis] - 1) * (size_t)t.stride[axis];
     }
     if (!t.rank || span != count || count * each < LARGE) return (memory){0};
-    char *first = (char *)t.data - (uintptr_t)t.data % page;
-    return (memory){first, ((uintptr_t)t.data % page + count * each + page - 1) / page * page};
+    return (memory){first / page * page, (first + count * each + page - 1) / page * page};
 }
 
 void team_bring_pages(mha_tensor t)
 {
     memory m = memory_of(t);
-    if (m.bytes && team.parallel) run(NULL, (int)((m.bytes + PIECE - 1) / PIECE), bring_piece, &m);
+    if (m.first == m.end) return;
+#ifdef MADV_HUGEPAGE
+    (void)madvise((void *)m.first, m.end - m.first, MADV_HUGEPAGE);
+#endif
+    if (team.parallel) run(NULL, (int)((m.end - 1) / HUGE_PAGE - m.first / HUGE_PAGE + 1), bring_part, &m);
 }
 
 /* ---- The library of OpenMP -------------------------------------------------------------------------------------- */

@@ -212,13 +212,11 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
         begin_results<T, D, KEYS>(o, p, s.v[at.v.stage()]);
         if (CONSUMERS > 1) group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
     };
-    /* Scores of block j of a tile have come, and become weights, unless there are no rows. */
+    /* Scores of block j of a tile have come, and become weights. */
     auto weigh = [&](const volatile tile &t, int j, rows &to, bool masked) {
         touch(x);
         if (thread == 0) barrier_arrive(shared_address(&s.k_empty[at.k.stage()]));
         at.k.next();
-        by[0] = by[1] = 1;
-        if (t.row + who * 64 >= c.Tq) return;
         if (masked) hide<KEYS>(x, j * KEYS + thread % 4 * 2, keys_of<KIND>(c, t, t.row + own_row).last);
         soften<KEYS, false>(x, to, by, c.scale, {{0, 0}, 0, 0});
     };
