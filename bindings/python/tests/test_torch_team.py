@@ -1,6 +1,9 @@
-"""Calls from PyTorch run on the threads of its OpenMP library."""
+"""Calls from PyTorch run on the threads of its OpenMP library, and write to memory that they have brought."""
 
+import ctypes
+import mmap
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -75,3 +78,33 @@ def test_fork(threads):
             os.kill(child, signal.SIGKILL)
         time.sleep(0.01)
     assert os.waitstatus_to_exitcode(ended[1]) == 0
+
+
+def resident(memory, page):
+    """Which pages of it are there."""
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    found = (ctypes.c_ubyte * (len(memory) // page))()
+    assert not ctypes.CDLL(None, use_errno=True).mincore(ctypes.c_void_p(address), ctypes.c_size_t(len(memory)), found)
+    return [x & 1 for x in found]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs mincore of Linux")
+@pytest.mark.parametrize("gap", [0, 8])
+def test_brings_the_memory_of_a_result_and_no_more(threads, gap):
+    """Of a result of 8 MB with heads side by side, between pages that nobody writes; with a gap behind each row, nothing is brought."""
+    threads(2)
+    page, shape = mmap.PAGESIZE, (1, 512, 64, 64)
+    width = shape[2] * shape[3] + gap
+    size, guard = shape[1] * width * 4, 64 * page
+    memory = mmap.mmap(-1, -(-(size + 2 * guard) // page) * page, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    array = torch.frombuffer(memory, dtype=torch.float32, offset=guard, count=size // 4)
+    out = array.view(1, shape[1], width)[:, :, : width - gap].view(shape).transpose(1, 2)
+    q, k, v = (torch.randn(shape).transpose(1, 2) for _ in range(3))
+    sdpa(q, k, v)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    _mha.forward(q=q, k=k, v=v, out=out, team=2)
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    pages = resident(memory, page)
+    assert not any(pages[:64]) and not any(pages[-(len(memory) - guard - size) // page :])
+    assert gap or faults < 1.1 * size // page, "two threads wait for one page"
+    assert torch.allclose(out, sdpa(q, k, v))
