@@ -350,12 +350,14 @@ static void start(mha_cuda_plan *plan, const mha_problem *p)
     };
 }
 
-/* Whether tiles of 128 rows have so much fewer rows behind the last one than tiles of 192 that they are faster. What a row
- * computes is the same in both. */
-static bool wastes_rows(int64_t rows)
+enum { PROCESSORS = 132 }; /* of an H200: what is chosen by them changes no bits */
+
+/* About how long rows take in tiles of `tile` rows of heads of 64 columns: rounds of tiles, times the keys that a tile sees. With
+ * three warpgroups, 192 rows take a fifth longer than 128. */
+static int64_t forward_time(const mha_problem *p, int64_t rows, int64_t tile)
 {
-    enum { MANY = 192, FEW = 128 };
-    return (int64_t)tiles_of(rows, FEW) * FEW * 16 < (int64_t)tiles_of(rows, MANY) * MANY * 15;
+    int64_t rounds = tiles_of(p->B * p->H * tiles_of(rows, tile), PROCESSORS);
+    return rounds * (p->options.causal && rounds > 1 ? (p->Tk + tile) / 2 : p->Tk) * (tile > 128 ? 6 : 5);
 }
 
 void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
@@ -367,7 +369,7 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
     /* Dropout alone is faster where all warps that compute decide for themselves. */
     if (has_maps(p)) plan->kind = p->options.bias.rank || !p->options.mask.rank ? MHA_CUDA_MAPS : MHA_CUDA_BITS;
     else if (plan->spans) plan->kind = MHA_CUDA_OPTIONS;
-    plan->few = wastes_rows(Tq);
+    plan->few = forward_time(p, Tq, 128) <= forward_time(p, Tq, 192); /* what a row computes is the same */
     plan->keys = mha_cuda_forward_keys(plan->width, plan->kind);
     int groups = mha_cuda_forward_groups(plan->width, plan->kind, plan->few);
     plan->kernel = mha_cuda_forward_name(plan->type, plan->width, plan->kind, plan->few);
@@ -386,7 +388,6 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
  * their parts of dQ and leave them to be added. What is added is the same, so that the number of heads decides nothing else. */
 static bool is_whole(int64_t heads, int64_t tiles)
 {
-    enum { PROCESSORS = 132 };
     int64_t whole = tiles_of(heads, PROCESSORS) * tiles, split = tiles_of(heads * tiles, PROCESSORS);
     return 2 * whole <= 3 * split;
 }

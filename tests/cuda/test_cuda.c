@@ -42,6 +42,20 @@ TEST(boundary_lengths)
     mha_context_free(ctx);
 }
 
+/* So many heads that tiles of 192 rows are the faster ones. */
+TEST(boundary_lengths_of_many_heads)
+{
+    static const int64_t lengths[] = {129, 191, 192, 193, 350, 384};
+    mha_context *ctx = make_context(NULL);
+    if (!ctx) return;
+    for (uint64_t n = 0; n < sizeof lengths / sizeof *lengths; n++)
+        for_each_kernel(s, .B = 4, .H = 34, .G = 17, .Tq = lengths[n], .Tk = lengths[n])
+        {
+            if (s.D == 64) check_shape(ctx, s, 50 + n);
+        }
+    mha_context_free(ctx);
+}
+
 /* With the top left alignment rows see few keys and the last keys are seen by nobody; with the other one, and more queries
  * than keys, the first rows see nothing. */
 TEST(queries_and_keys_of_unlike_number)

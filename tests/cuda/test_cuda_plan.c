@@ -190,23 +190,27 @@ TEST(tiles_and_scratch_of_brief_backward_calls)
     mha_context_free(ctx);
 }
 
-/* At D 64: tiles of 192 rows, or of 128 where 192 would leave much of the last one empty. */
+/* At D 64: tiles of 192 rows, or of 128 where 192 would leave much of the last one, or many multiprocessors, without work. */
 TEST(tiles_of_fewer_rows)
 {
     static const struct {
-        int64_t rows;
+        int64_t heads, rows;
+        bool causal;
         int tile;
-    } cases[] = {{1, 128},   {128, 128},  {129, 192},  {192, 192}, {197, 128},
-                 {512, 128}, {1024, 128}, {1152, 192}, {8192, 192}};
+    } cases[] = {{1, 1, false, 128},    {500, 128, false, 128}, {2, 192, false, 128},  {66, 192, false, 128},
+                 {67, 192, false, 192}, {384, 197, false, 128}, {96, 512, false, 128}, {384, 512, false, 192},
+                 {96, 1024, true, 128}, {384, 1024, true, 192}, {1, 8192, true, 128},  {32, 8192, false, 192},
+                 {32, 8192, true, 192}, {67, 192, true, 192}};
     mha_context *ctx = remote_context();
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)
         for (int64_t D = 64; D <= 128; D += 64) {
             mha_cuda_plan plan;
             size_t scratch;
-            question a = ask(MHA_BFLOAT16, 1, 2, 2, cases[n].rows, 300, D);
+            question a = ask(MHA_BFLOAT16, 1, cases[n].heads, cases[n].heads, cases[n].rows, cases[n].rows, D);
+            a.options.causal = cases[n].causal;
             expect(!plan_forward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
             expect(plan.rows == (D == 64 ? cases[n].tile : 128) && plan.threads == 2 * plan.rows + 128,
-                   "%lld rows of %lld: %s", (long long)cases[n].rows, (long long)D, plan.kernel);
+                   "case %zu, D %lld: %s", n, (long long)D, plan.kernel);
         }
     mha_context_free(ctx);
 }
