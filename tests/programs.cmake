@@ -123,7 +123,7 @@ endif()
 
 # What needs no GPU of the plug-in is compiled into its test.
 target_sources(test_cuda_plan PRIVATE ${PROJECT_SOURCE_DIR}/src/cuda/plan.c
-  ${PROJECT_SOURCE_DIR}/src/cuda/attention/small_plan.c)
+  ${PROJECT_SOURCE_DIR}/src/cuda/attention/names.c ${PROJECT_SOURCE_DIR}/src/cuda/attention/small_plan.c)
 if(TARGET mha_cuda)
   # The plug-in on a GPU. It uses no more than it needs, so that this target alone is built quickly.
   foreach(program test_cuda test_cuda_finite test_cuda_layer test_cuda_often test_cuda_product test_cuda_small)

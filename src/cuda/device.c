@@ -77,8 +77,10 @@ static mha_status find_forward(mha_context *ctx, mha_cuda_device *d)
     for (int n = 0; n < 2 * 2 * OF_TYPE; n++) {
         int few = n % 2, type = n / 2 / OF_TYPE, width = n / 2 / MHA_CUDA_KINDS % MHA_CUDA_FORWARD_WIDTHS;
         mha_cuda_kind kind = (mha_cuda_kind)(n / 2 % MHA_CUDA_KINDS);
-        TRY(find(ctx, &d->forward[type][width][kind][few], width < 3 ? MHA_CUDA_M_forward : MHA_CUDA_M_forward_wide,
-                 mha_cuda_forward_name(type, width, kind, few), mha_cuda_forward_shared(width, kind, few)));
+        mha_cuda_module module = width == 3 || width == 4 ? MHA_CUDA_M_forward_wide : MHA_CUDA_M_forward;
+        const char *name = mha_cuda_forward_name(type, width, kind, few);
+        if (!name) continue;
+        TRY(find(ctx, &d->forward[type][width][kind][few], module, name, mha_cuda_forward_shared(width, kind, few)));
     }
     return MHA_OK;
 }

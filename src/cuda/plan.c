@@ -3,7 +3,7 @@
 #include "cuda/schedule.h"
 #include "cuda/spans.h"
 
-enum { HEAD_WIDTHS = MHA_CUDA_WIDTHS, TYPES = 2 };
+enum { HEAD_WIDTHS = MHA_CUDA_WIDTHS };
 
 /* ---- Kernels ---------------------------------------------------------------------------------------------------- */
 
@@ -15,96 +15,26 @@ static const struct {
     int columns, rows, keys;
 } backward_widths[MHA_CUDA_BACKWARD_WIDTHS] = {{64, 128, 128}, {128, 64, 128}, {256, 64, 64}};
 
-const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool few)
-{
-#define NAMES(kernel)                                                               \
-    {                                                                               \
-        kernel, kernel "_causal", kernel "_options", kernel "_maps", kernel "_bits" \
-    }
-    static const char *const names[TYPES][MHA_CUDA_FORWARD_WIDTHS][MHA_CUDA_KINDS] = {
-        {NAMES("forward_bf16_64"), NAMES("forward_bf16_128"), NAMES("forward_bf16_96"), NAMES("forward_bf16_192"),
-         NAMES("forward_bf16_256")},
-        {NAMES("forward_f16_64"), NAMES("forward_f16_128"), NAMES("forward_f16_96"), NAMES("forward_f16_192"),
-         NAMES("forward_f16_256")}};
-#undef NAMES
-    static const char *const of_few[TYPES][MHA_CUDA_OPTIONS] = {{"forward_bf16_64_few", "forward_bf16_64_causal_few"},
-                                                                {"forward_f16_64_few", "forward_f16_64_causal_few"}};
-    return few && !width && kind < MHA_CUDA_OPTIONS ? of_few[type][kind] : names[type][width][kind];
-}
-
-const char *mha_cuda_decode_name(int type, int width)
-{
-    static const char *const names[TYPES][MHA_CUDA_DECODE_WIDTHS] = {
-        {"decode_bf16_64", "decode_bf16_128", "decode_bf16_256"},
-        {"decode_f16_64", "decode_f16_128", "decode_f16_256"}};
-    return names[type][width];
-}
-
-const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS] = {[MHA_CUDA_FORWARD] = "general_forward_64",
-                                                                      [MHA_CUDA_FORWARD_WIDE] = "general_forward_128",
-                                                                      [MHA_CUDA_MAP] = "general_map",
-                                                                      [MHA_CUDA_GENERAL_PREPARE] = "general_prepare",
-                                                                      [MHA_CUDA_ROWS] = "general_rows_64",
-                                                                      [MHA_CUDA_ROWS_WIDE] = "general_rows_128",
-                                                                      [MHA_CUDA_KEYS] = "general_keys_64",
-                                                                      [MHA_CUDA_KEYS_WIDE] = "general_keys_128",
-                                                                      [MHA_CUDA_BIAS] = "general_bias",
-                                                                      [MHA_CUDA_HEADS] = "general_heads"};
-
-const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step)
-{
-#define STEPS(kernel, shared)                        \
-    {                                                \
-        shared "_prepare", kernel, shared "_convert" \
-    }
-#define NAMES(kernel)                                                                              \
-    {                                                                                              \
-        STEPS(kernel, kernel), STEPS(kernel "_causal", kernel), STEPS(kernel "_options", kernel),  \
-            STEPS(kernel "_maps", kernel "_maps"), STEPS(kernel "_sequences", kernel "_sequences") \
-    }
-    static const char *const names[TYPES][MHA_CUDA_BACKWARD_WIDTHS][MHA_CUDA_KINDS][MHA_CUDA_STEPS] = {
-        {NAMES("backward_bf16_64"), NAMES("backward_bf16_128"), NAMES("backward_bf16_256")},
-        {NAMES("backward_f16_64"), NAMES("backward_f16_128"), NAMES("backward_f16_256")}};
-#undef NAMES
-#undef STEPS
-    return names[type][width][kind][step];
-}
-
-const char *mha_cuda_brief_name(int type, mha_cuda_kind kind, mha_cuda_step step)
-{
-#define NAMES(kernel)                                                  \
-    {                                                                  \
-        kernel, kernel "_causal", kernel "_prepare", kernel "_convert" \
-    }
-    static const char *const names[TYPES][MHA_CUDA_OPTIONS + 2] = {NAMES("backward_bf16_64_brief"),
-                                                                   NAMES("backward_f16_64_brief")};
-#undef NAMES
-    return names[type][step == MHA_CUDA_MAIN      ? (int)kind
-                       : step == MHA_CUDA_PREPARE ? MHA_CUDA_OPTIONS
-                                                  : MHA_CUDA_OPTIONS + 1];
-}
-
 int mha_cuda_forward_groups(int width, mha_cuda_kind kind, bool few)
 {
-    return width || few || kind >= MHA_CUDA_OPTIONS ? 2 : 3;
+    if (few || kind >= MHA_CUDA_OPTIONS) return 2;
+    return width == MHA_CUDA_SHORT ? 4 : width ? 2 : 3;
 }
 
 /* The columns of the forward kernels, and for each kind the keys of a block: as many as registers and shared memory take. */
 static const struct {
     int columns, keys[MHA_CUDA_KINDS];
-} forward_widths[MHA_CUDA_FORWARD_WIDTHS] = {{64, {128, 128, 128, 128, 128}},
-                                             {128, {128, 128, 128, 128, 128}},
-                                             {96, {128, 128, 128, 128, 128}},
-                                             {192, {112, 112, 96, 64, 96}},
-                                             {256, {80, 80, 64, 64, 64}}};
+} forward_widths[MHA_CUDA_FORWARD_WIDTHS] = {{64, {128, 128, 128, 128, 128}}, {128, {128, 128, 128, 128, 128}},
+                                             {96, {128, 128, 128, 128, 128}}, {192, {112, 112, 96, 64, 96}},
+                                             {256, {80, 80, 64, 64, 64}},     [MHA_CUDA_SHORT] = {64, {64}}};
 
 int mha_cuda_forward_keys(int width, mha_cuda_kind kind) { return forward_widths[width].keys[kind]; }
 
 /* The next larger one. */
 static int forward_width_of(int64_t columns)
 {
-    int best = MHA_CUDA_FORWARD_WIDTHS - 1;
-    for (int n = 0; n < MHA_CUDA_FORWARD_WIDTHS; n++)
+    int best = MHA_CUDA_SHORT - 1;
+    for (int n = 0; n < MHA_CUDA_SHORT; n++)
         if (forward_widths[n].columns >= columns && forward_widths[n].columns < forward_widths[best].columns) best = n;
     return best;
 }
@@ -352,12 +282,13 @@ static void start(mha_cuda_plan *plan, const mha_problem *p)
 
 enum { PROCESSORS = 132 }; /* of an H200: what is chosen by them changes no bits */
 
-/* About how long rows take in tiles of `tile` rows of heads of 64 columns: rounds of tiles, times the keys that a tile sees. With
- * three warpgroups, 192 rows take a fifth longer than 128. */
+/* About how long rows take in tiles of `tile` rows of heads of 64 columns: rounds of tiles, times the keys that a tile sees. More
+ * warpgroups hide each other's waiting: 192 rows take a fifth longer than 128, 256 rows 1.7 times as long. */
 static int64_t forward_time(const mha_problem *p, int64_t rows, int64_t tile)
 {
     int64_t rounds = tiles_of(p->B * p->H * tiles_of(rows, tile), PROCESSORS);
-    return rounds * (p->options.causal && rounds > 1 ? (p->Tk + tile) / 2 : p->Tk) * (tile > 128 ? 6 : 5);
+    int64_t seen = p->options.causal && rounds > 1 ? (p->Tk + tile) / 2 : p->Tk;
+    return rounds * seen * (tile > 192 ? 17 : tile > 128 ? 12 : 10);
 }
 
 void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
@@ -369,7 +300,10 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
     /* Dropout alone is faster where all warps that compute decide for themselves. */
     if (has_maps(p)) plan->kind = p->options.bias.rank || !p->options.mask.rank ? MHA_CUDA_MAPS : MHA_CUDA_BITS;
     else if (plan->spans) plan->kind = MHA_CUDA_OPTIONS;
-    plan->few = forward_time(p, Tq, 128) <= forward_time(p, Tq, 192); /* what a row computes is the same */
+    /* One tile of 256 rows, with blocks of 64 keys to have registers for it. The bits are not those of other blocks, so rows decide. */
+    if (!plan->width && plan->kind == MHA_CUDA_FULL && Tq > 192 && Tq <= 256) plan->width = MHA_CUDA_SHORT;
+    /* What a row computes is the same in tiles of fewer rows. */
+    plan->few = forward_time(p, Tq, 128) <= forward_time(p, Tq, plan->width == MHA_CUDA_SHORT ? 256 : 192);
     plan->keys = mha_cuda_forward_keys(plan->width, plan->kind);
     int groups = mha_cuda_forward_groups(plan->width, plan->kind, plan->few);
     plan->kernel = mha_cuda_forward_name(plan->type, plan->width, plan->kind, plan->few);

@@ -23,15 +23,17 @@ typedef enum mha_cuda_kind {
     MHA_CUDA_KINDS
 } mha_cuda_kind;
 
-/* Widths of heads that there are kernels for: those of all, one more backward and for decoding, three more forward. */
-enum { MHA_CUDA_WIDTHS = 2, MHA_CUDA_BACKWARD_WIDTHS = 3, MHA_CUDA_DECODE_WIDTHS = 3, MHA_CUDA_FORWARD_WIDTHS = 5 };
+/* Widths of heads that there are kernels for: those of all, one more backward and for decoding, three more forward; and forward 64
+ * once more, with blocks of fewer keys, for sequences of 193 to 256 rows. */
+enum { MHA_CUDA_WIDTHS = 2, MHA_CUDA_BACKWARD_WIDTHS = 3, MHA_CUDA_DECODE_WIDTHS = 3 };
+enum { MHA_CUDA_SHORT = 5, MHA_CUDA_FORWARD_WIDTHS };
 
 typedef struct mha_cuda_plan {
-    int type;  /* 0: bfloat16, 1: float16 */
-    int width; /* 0: 64, 1: 128, backward 2: 256, forward 2: 96, 3: 192, 4: 256; the next larger one that there is */
+    int type; /* 0: bfloat16, 1: float16 */
+    int width; /* 0: 64, 1: 128, backward 2: 256, forward 2: 96, 3: 192, 4: 256; the next larger one that there is; MHA_CUDA_SHORT */
     mha_cuda_kind kind;
     bool spans;    /* forward: sequences are not alike, and a kernel finds their tiles; backward: blocks find them */
-    bool few;      /* forward: tiles of fewer rows, of which fewer are wasted */
+    bool few;      /* forward: tiles of fewer rows, of which fewer are wasted, or more multiprocessors have one */
     bool brief;    /* backward: few keys, dQ summed in the order of their tiles */
     int32_t parts; /* of `brief`: blocks that share a key head, 1 or key_tiles */
     const char *kernel;                        /* the one that does most of the work */
@@ -65,7 +67,7 @@ typedef enum mha_cuda_general_kernel {
     MHA_CUDA_GENERAL_KERNELS
 } mha_cuda_general_kernel;
 
-/* Names of kernels. */
+/* Names of kernels; of short sequences, there are full ones alone. */
 extern const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS];
 const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool few);
 const char *mha_cuda_decode_name(int type, int width);
@@ -102,8 +104,8 @@ void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p);
  * rows or keys share it, or too many sequences. */
 int32_t mha_cuda_bias_launches(const mha_gradient_call *call);
 
-/* Warpgroups of a forward kernel that compute, 64 rows each; one more copies, and with bits up to 128 columns one finds them. `few`: of the kernel with two where another one
- * has three. */
+/* Warpgroups of a forward kernel that compute, 64 rows each; one more copies, and with bits up to 128 columns one finds them. `few`: of
+ * the kernel with two where another one has three or four. */
 int mha_cuda_forward_groups(int width, mha_cuda_kind kind, bool few);
 
 /* Keys of a block of a forward kernel. */

@@ -198,9 +198,9 @@ TEST(tiles_of_fewer_rows)
         bool causal;
         int tile;
     } cases[] = {{1, 1, false, 128},    {500, 128, false, 128}, {2, 192, false, 128},  {66, 192, false, 128},
-                 {67, 192, false, 192}, {384, 197, false, 128}, {96, 512, false, 128}, {384, 512, false, 192},
+                 {67, 192, false, 192}, {384, 197, false, 256}, {96, 512, false, 128}, {384, 512, false, 192},
                  {96, 1024, true, 128}, {384, 1024, true, 192}, {1, 8192, true, 128},  {32, 8192, false, 192},
-                 {32, 8192, true, 192}, {67, 192, true, 192}};
+                 {32, 8192, true, 192}, {67, 192, true, 192},   {12, 197, false, 128}, {384, 256, true, 128}};
     mha_context *ctx = remote_context();
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)
         for (int64_t D = 64; D <= 128; D += 64) {
@@ -224,8 +224,10 @@ TEST(names_of_kernels_are_all_different)
     for (int n = 0; n < 4; n++) names[count++] = mha_cuda_forward_name(n / 2, 0, (mha_cuda_kind)(n % 2), true);
     for (int type = 0; type < 2; type++)
         for (int width = 0; width < MHA_CUDA_FORWARD_WIDTHS; width++)
-            for (int kind = 0; kind < MHA_CUDA_KINDS; kind++)
-                names[count++] = mha_cuda_forward_name(type, width, (mha_cuda_kind)kind, false);
+            for (int kind = 0; kind < (width == MHA_CUDA_SHORT ? 2 : MHA_CUDA_KINDS); kind++)
+                names[count++] = width == MHA_CUDA_SHORT
+                                     ? mha_cuda_forward_name(type, width, MHA_CUDA_FULL, kind)
+                                     : mha_cuda_forward_name(type, width, (mha_cuda_kind)kind, false);
     for (int type = 0; type < 2; type++)
         for (int width = 0; width < MHA_CUDA_BACKWARD_WIDTHS; width++) {
             for (int kind = 0; kind < MHA_CUDA_KINDS; kind++)
@@ -432,6 +434,8 @@ TEST(kernels_of_forward_calls)
     mha_tensor starts = mha_tensor_1d((void *)16, MHA_INT32, 3);
     KERNEL("forward_bf16_64_few", (void)a);
     KERNEL("forward_bf16_64_causal_few", a.options.causal = true);
+    KERNEL("forward_f16_64_short_few", a = ask(MHA_FLOAT16, 1, 1, 1, 193, 9, 64));
+    KERNEL("forward_bf16_64_short", a = ask(MHA_BFLOAT16, 1, 132, 132, 256, 9, 40));
     KERNEL("forward_bf16_64_options", a.options.alibi_slopes = row);
     KERNEL("forward_bf16_64_options", a.options.key_lengths = lengths);
     KERNEL("forward_bf16_64_options", a.options.query_lengths = lengths);

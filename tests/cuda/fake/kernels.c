@@ -36,7 +36,8 @@ static int width_of(const char *name)
 
 size_t fake_parameter_bytes(const char *name)
 {
-    static const char *const forward[] = {"", "_causal", "_few", "_causal_few", "_options", "_maps", "_bits"};
+    static const char *const forward[] = {"",      "_causal", "_few",   "_causal_few", "_options",
+                                          "_maps", "_bits",   "_short", "_short_few"};
     static const char *const backward[] = {"",
                                            "_causal",
                                            "_options",
@@ -56,7 +57,7 @@ size_t fake_parameter_bytes(const char *name)
     for (int n = 0; n < 2 * WIDTHS; n++) {
         const char *type = n % 2 ? "bf16" : "f16";
         int width = widths[n / 2];
-        for (int k = 0; k < 7; k++) {
+        for (int k = 0; k < 9; k++) {
             snprintf(known, sizeof known, "forward_%s_%d%s", type, width, forward[k]);
             if (!strcmp(name, known)) return sizeof(mha_cuda_forward);
         }
@@ -164,7 +165,7 @@ static const char *forward_maps(const mha_cuda_forward *c, bool half, int rows, 
 static int keys_of_forward(const char *name, int width)
 {
     static const int wide[2][3] = {{112, 96, 64}, {80, 64, 64}}; /* plain, with options or bits, with maps */
-    if (width <= 128) return 128;
+    if (width <= 128) return strstr(name, "_short") ? 64 : 128;
     return wide[width > 192][strstr(name, "_maps") ? 2 : strstr(name, "_options") || strstr(name, "_bits") ? 1 : 0];
 }
 
@@ -180,13 +181,14 @@ static const char *forward(const fake_launch *l)
 {
     const mha_cuda_forward *c = (const void *)l->parameter;
     bool bits = strstr(l->name, "_bits"), options = bits || strstr(l->name, "_options") || strstr(l->name, "_maps");
-    int D = width_of(l->name), rows = D == 64 && !options && !strstr(l->name, "_few") ? 192 : 128;
+    bool many = !options && !strstr(l->name, "_few");
+    int D = width_of(l->name), rows = D != 64 || !many ? 128 : strstr(l->name, "_short") ? 256 : 192;
     int widest = c->D > c->E ? c->D : c->E;
     const char *why = forward_maps(c, begins(l->name, "forward_f16"), rows, keys_of_forward(l->name, D));
     if (why) return why;
     if (!fits(D, widest)) return "the width of another kernel";
     if ((!c->spans && c->row_tiles != up(c->Tq, rows)) || c->tiles != c->row_tiles * c->H * c->B) return "tiles";
-    if (l->blocks < 1 || (int)l->blocks > c->tiles || l->threads != (rows == 192 || (bits && D <= 128) ? 512 : 384))
+    if (l->blocks < 1 || (int)l->blocks > c->tiles || (int)l->threads != 2 * rows + (bits && D <= 128 ? 256 : 128))
         return "blocks or threads";
     if (bits && (c->bias.data || !(c->mask.data || c->dropped))) return "a bias, or neither mask nor dropout";
     if (c->section < 1 || c->section > c->H * c->B || c->H % c->group) return "section or group";

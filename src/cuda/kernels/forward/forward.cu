@@ -1,7 +1,8 @@
 /* The kernels of attention forward for heads of up to 128 columns: forward.cuh. */
 #include "forward.cuh"
 
-/* Two groups of 64 rows, or at D 64 three where nothing but scores needs registers. */
+/* Two groups of 64 rows, or at D 64 three where nothing but scores needs registers; for sequences of 193 to 256 rows four, and blocks
+ * of 64 keys, so that one tile has all of them. */
 #define KINDS(NAME, T, D, CONSUMERS)                            \
     FORWARD_KERNEL(NAME, T, D, CONSUMERS, 128, FULL)            \
     FORWARD_KERNEL(NAME##_causal, T, D, CONSUMERS, 128, CAUSAL) \
@@ -12,6 +13,8 @@
     KINDS(NAME##_64, T, 64, 3)                                  \
     FORWARD_KERNEL(NAME##_64_few, T, 64, 2, 128, FULL)          \
     FORWARD_KERNEL(NAME##_64_causal_few, T, 64, 2, 128, CAUSAL) \
+    FORWARD_KERNEL(NAME##_64_short, T, 64, 4, 64, FULL)         \
+    FORWARD_KERNEL(NAME##_64_short_few, T, 64, 2, 64, FULL)     \
     KINDS(NAME##_128, T, 128, 2)                                \
     KINDS(NAME##_96, T, 96, 2)
 

@@ -25,7 +25,7 @@ template <int D, int CONSUMERS, kind KIND> struct block {
     enum { FIRST_FINDER = APART ? GROUP * (CONSUMERS + 1) : 64, FINDERS = APART ? GROUP : 64 };
     enum {
         FEW = CONSUMERS == 3 ? 32 : KIND == BITS && !APART ? 56 : 24,
-        MANY = CONSUMERS == 3 ? 160 : APART ? 216 : KIND == BITS ? 224 : 240,
+        MANY = CONSUMERS == 4 ? 112 : CONSUMERS == 3 ? 160 : APART ? 216 : KIND == BITS ? 224 : 240,
         SOME = APART ? 56 : 0
     };
     static_assert(FEW + CONSUMERS * MANY + SOME <= 65536 / (GROUP * GROUPS) / 8 * 8 * GROUPS, "they would wait for ever");

@@ -1,0 +1,76 @@
+/* Names of the kernels of attention. */
+#include "cuda/plan.h"
+
+enum { TYPES = 2 };
+
+const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool few)
+{
+#define NAMES(kernel)                                                               \
+    {                                                                               \
+        kernel, kernel "_causal", kernel "_options", kernel "_maps", kernel "_bits" \
+    }
+    static const char *const names[TYPES][MHA_CUDA_SHORT][MHA_CUDA_KINDS] = {
+        {NAMES("forward_bf16_64"), NAMES("forward_bf16_128"), NAMES("forward_bf16_96"), NAMES("forward_bf16_192"),
+         NAMES("forward_bf16_256")},
+        {NAMES("forward_f16_64"), NAMES("forward_f16_128"), NAMES("forward_f16_96"), NAMES("forward_f16_192"),
+         NAMES("forward_f16_256")}};
+#undef NAMES
+    static const char *const of_few[TYPES][MHA_CUDA_OPTIONS] = {{"forward_bf16_64_few", "forward_bf16_64_causal_few"},
+                                                                {"forward_f16_64_few", "forward_f16_64_causal_few"}};
+    static const char *const of_short[TYPES][2] = {{"forward_bf16_64_short", "forward_bf16_64_short_few"},
+                                                   {"forward_f16_64_short", "forward_f16_64_short_few"}};
+    if (width == MHA_CUDA_SHORT) return kind == MHA_CUDA_FULL ? of_short[type][few] : NULL;
+    return few && !width && kind < MHA_CUDA_OPTIONS ? of_few[type][kind] : names[type][width][kind];
+}
+
+const char *mha_cuda_decode_name(int type, int width)
+{
+    static const char *const names[TYPES][MHA_CUDA_DECODE_WIDTHS] = {
+        {"decode_bf16_64", "decode_bf16_128", "decode_bf16_256"},
+        {"decode_f16_64", "decode_f16_128", "decode_f16_256"}};
+    return names[type][width];
+}
+
+const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS] = {[MHA_CUDA_FORWARD] = "general_forward_64",
+                                                                      [MHA_CUDA_FORWARD_WIDE] = "general_forward_128",
+                                                                      [MHA_CUDA_MAP] = "general_map",
+                                                                      [MHA_CUDA_GENERAL_PREPARE] = "general_prepare",
+                                                                      [MHA_CUDA_ROWS] = "general_rows_64",
+                                                                      [MHA_CUDA_ROWS_WIDE] = "general_rows_128",
+                                                                      [MHA_CUDA_KEYS] = "general_keys_64",
+                                                                      [MHA_CUDA_KEYS_WIDE] = "general_keys_128",
+                                                                      [MHA_CUDA_BIAS] = "general_bias",
+                                                                      [MHA_CUDA_HEADS] = "general_heads"};
+
+const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step)
+{
+#define STEPS(kernel, shared)                        \
+    {                                                \
+        shared "_prepare", kernel, shared "_convert" \
+    }
+#define NAMES(kernel)                                                                              \
+    {                                                                                              \
+        STEPS(kernel, kernel), STEPS(kernel "_causal", kernel), STEPS(kernel "_options", kernel),  \
+            STEPS(kernel "_maps", kernel "_maps"), STEPS(kernel "_sequences", kernel "_sequences") \
+    }
+    static const char *const names[TYPES][MHA_CUDA_BACKWARD_WIDTHS][MHA_CUDA_KINDS][MHA_CUDA_STEPS] = {
+        {NAMES("backward_bf16_64"), NAMES("backward_bf16_128"), NAMES("backward_bf16_256")},
+        {NAMES("backward_f16_64"), NAMES("backward_f16_128"), NAMES("backward_f16_256")}};
+#undef NAMES
+#undef STEPS
+    return names[type][width][kind][step];
+}
+
+const char *mha_cuda_brief_name(int type, mha_cuda_kind kind, mha_cuda_step step)
+{
+#define NAMES(kernel)                                                  \
+    {                                                                  \
+        kernel, kernel "_causal", kernel "_prepare", kernel "_convert" \
+    }
+    static const char *const names[TYPES][MHA_CUDA_OPTIONS + 2] = {NAMES("backward_bf16_64_brief"),
+                                                                   NAMES("backward_f16_64_brief")};
+#undef NAMES
+    return names[type][step == MHA_CUDA_MAIN      ? (int)kind
+                       : step == MHA_CUDA_PREPARE ? MHA_CUDA_OPTIONS
+                                                  : MHA_CUDA_OPTIONS + 1];
+}
