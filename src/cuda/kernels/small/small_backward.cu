@@ -117,14 +117,14 @@ template <typename T, int W>
 __device__ __noinline__ void keys_carefully(const mha_cuda_small &c, int batch, int head, int first)
 {
     for (int key = first; key < min(first + STEP, c.Tk); key++) {
-        careful_row<W> dk = {{0}}, dv = {{0}}, k = careful_load<T, W>(c.k, batch, head, key, c.D),
-                       v = careful_load<T, W>(c.v, batch, head, key, c.E);
+        careful_row<W> dk = {{0}}, dv = {{0}}, k = careful_load<T, W>(c.k, batch, head, key, c.D);
         for (int n = head * c.group; n < (head + 1) * c.group; n++)
             for (int row = first_row(c, key); row < c.Tq; row++) {
                 careful_row<W> q = careful_load<T, W>(c.q, batch, n, row, c.D),
                                d = careful_load<T, W>(c.dout, batch, n, row, c.E);
                 double lse = careful_lse<T, W>(c, batch, n, row, q);
-                careful_pair x = careful_weight<T, W>(c, batch, n, row, lse, q, k, d, v);
+                careful_pair x = careful_weight<T, W>(c, batch, n, row, lse, q, k, d,
+                                                      careful_load<T, W>(c.v, batch, head, key, c.E));
                 careful_add(dk, x.ds * (double)c.scale, q);
                 careful_add(dv, x.p, d);
             }
