@@ -13,7 +13,13 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { MOST = 4096, DEPTH = 16, NODES = 256, ALL = 64 << 20 }; /* blocks, contexts, launches of a graph, bytes */
+enum {
+    MOST = 4096,
+    DEPTH = 16,
+    NODES = 256,
+    KERNELS = 512,
+    ALL = 64 << 20
+}; /* blocks, contexts, launches of a graph, kernels, bytes */
 
 struct CUfunc_st {
     char name[48];
@@ -30,7 +36,7 @@ static struct {
     size_t bytes;
 } memory[MOST];
 
-static struct CUfunc_st functions[256];
+static struct CUfunc_st functions[KERNELS];
 static int function_count, modules, streams, events, graphs, retained, depth;
 static CUcontext stack[DEPTH];
 static char primary;
@@ -306,6 +312,7 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const
     if (!fake_parameter_bytes(name)) return CUDA_ERROR_NOT_FOUND;
     for (int n = 0; n < function_count; n++)
         if (!strcmp(functions[n].name, name)) return *function = &functions[n], CUDA_SUCCESS;
+    if (function_count == KERNELS) return complain(name, "more kernels than there is room for");
     *function = &functions[function_count++];
     snprintf((*function)->name, sizeof(*function)->name, "%s", name);
     return CUDA_SUCCESS;
