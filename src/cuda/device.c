@@ -374,11 +374,13 @@ mha_status mha_cuda_start_early(mha_context *ctx, const mha_cuda_launch *l, cons
 }
 
 mha_status mha_cuda_start_general(mha_context *ctx, mha_cuda_general_kernel kernel, const mha_cuda_general *parameter,
-                                  int64_t blocks)
+                                  int64_t pieces)
 {
-    mha_cuda_launch l = {mha_cuda_of(ctx)->general[kernel], mha_cuda_general_names[kernel], blocks,
-                         MHA_CUDA_GENERAL_THREADS, 0};
-    return mha_cuda_start(ctx, &l, parameter);
+    const mha_cuda_device *d = mha_cuda_of(ctx);
+    bool repairs = parameter->any || parameter->only;
+    mha_cuda_launch l = {d->general[kernel], mha_cuda_general_names[kernel], pieces, MHA_CUDA_GENERAL_THREADS, 0};
+    if (repairs) l.blocks = mha_cuda_repair_blocks(kernel, pieces, d->processors);
+    return start(ctx, &l, parameter, repairs);
 }
 
 int64_t mha_cuda_blocks_for(int64_t count)

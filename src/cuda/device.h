@@ -85,9 +85,9 @@ mha_status mha_cuda_start(mha_context *ctx, const mha_cuda_launch *launch, const
 /* The same for a kernel that starts before the one before it has ended, for which it waits itself. */
 mha_status mha_cuda_start_early(mha_context *ctx, const mha_cuda_launch *launch, const void *parameter);
 
-/* One of the general kernels. */
+/* One of the general kernels: a block for each piece of work, or, to repair results, fewer blocks that start early. */
 mha_status mha_cuda_start_general(mha_context *ctx, mha_cuda_general_kernel kernel, const mha_cuda_general *parameter,
-                                  int64_t blocks);
+                                  int64_t pieces);
 
 /* Blocks of a kernel that takes one thread for each of `count` things. */
 int64_t mha_cuda_blocks_for(int64_t count);

@@ -55,7 +55,7 @@ mha_cuda_general mha_cuda_describe_general(const mha_problem *p)
     return c;
 }
 
-/* Starts a kernel, in the version for as many columns of results as `width` needs, with `pieces` blocks for each slice of
+/* Starts a kernel, in the version for as many columns of results as `width` needs, with `pieces` of work for each slice of
  * columns. */
 static mha_status start_sliced(mha_context *ctx, mha_cuda_general_kernel narrow, mha_cuda_general *c, int64_t width,
                                int64_t pieces)
@@ -124,7 +124,7 @@ mha_status mha_cuda_general_repair(const mha_problem *p, const int32_t *only, in
 {
     mha_cuda_general c = mha_cuda_describe_general(p);
     c.only = only, c.only_tiles = tiles;
-    return start_sliced(p->ctx, MHA_CUDA_FORWARD, &c, p->E, (int64_t)c.row_tiles * p->H * p->B);
+    return start_sliced(p->ctx, MHA_CUDA_REPAIR, &c, p->E, (int64_t)c.row_tiles * p->H * p->B);
 }
 
 mha_status mha_cuda_general_softmax(const mha_problem *p, double *rows)
@@ -152,7 +152,7 @@ static mha_status start_rows(const mha_problem *p, mha_cuda_general *c)
     if (!p->extras.softmax.rank) {
         mha_cuda_general forward = *c;
         forward.out = (mha_cuda_view){0};
-        TRY(start_sliced(p->ctx, MHA_CUDA_FORWARD, &forward, 1, tiles));
+        TRY(start_sliced(p->ctx, c->any ? MHA_CUDA_REPAIR : MHA_CUDA_FORWARD, &forward, 1, tiles));
     }
     return mha_cuda_start_general(p->ctx, MHA_CUDA_GENERAL_PREPARE, c, tiles);
 }

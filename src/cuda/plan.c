@@ -378,6 +378,12 @@ int32_t mha_cuda_bias_launches(const mha_gradient_call *call)
     return p->B <= MOST && !mha_options_are_ragged(&p->options) ? (int32_t)p->B : 0;
 }
 
+int64_t mha_cuda_repair_blocks(mha_cuda_general_kernel kernel, int64_t pieces, int processors)
+{
+    int64_t fit = processors * (kernel == MHA_CUDA_GENERAL_PREPARE ? 2 : 1);
+    return pieces < fit ? pieces : fit;
+}
+
 /* ---- Scratch ---------------------------------------------------------------------------------------------------- */
 
 static void lay_spans(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan, const mha_problem *p)

@@ -56,6 +56,8 @@ enum { MHA_CUDA_BOUND_KEYS = 512 }; /* keys of a partial bound, in a backward ca
 typedef enum mha_cuda_general_kernel {
     MHA_CUDA_FORWARD,
     MHA_CUDA_FORWARD_WIDE,
+    MHA_CUDA_REPAIR,
+    MHA_CUDA_REPAIR_WIDE,
     MHA_CUDA_MAP,
     MHA_CUDA_GENERAL_PREPARE,
     MHA_CUDA_ROWS,
@@ -66,6 +68,9 @@ typedef enum mha_cuda_general_kernel {
     MHA_CUDA_HEADS,
     MHA_CUDA_GENERAL_KERNELS
 } mha_cuda_general_kernel;
+
+/* Blocks of a general kernel that repairs results and mostly has nothing to do: as many as fit, for `pieces` of work. */
+int64_t mha_cuda_repair_blocks(mha_cuda_general_kernel kernel, int64_t pieces, int processors);
 
 /* Names of kernels; of short sequences, there are full ones alone. */
 extern const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS];

@@ -687,6 +687,15 @@ TEST(tiles_see_what_their_rows_see)
             }
 }
 
+/* No more blocks than fit, and none without work. */
+TEST(blocks_that_repair_results)
+{
+    expect(mha_cuda_repair_blocks(MHA_CUDA_REPAIR, 4096, 132) == 132, "many tiles");
+    expect(mha_cuda_repair_blocks(MHA_CUDA_KEYS_WIDE, 131, 132) == 131, "few tiles");
+    expect(mha_cuda_repair_blocks(MHA_CUDA_GENERAL_PREPARE, 4096, 132) == 264, "two blocks fit");
+    expect(mha_cuda_repair_blocks(MHA_CUDA_ROWS, 0, 132) == 0, "no tiles");
+}
+
 /* Blocks that share the keys of a row: the width and the sequence's own length decide, and every length has enough of them. */
 TEST(blocks_of_decode_kernels)
 {

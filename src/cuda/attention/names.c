@@ -33,6 +33,8 @@ const char *mha_cuda_decode_name(int type, int width)
 
 const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS] = {[MHA_CUDA_FORWARD] = "general_forward_64",
                                                                       [MHA_CUDA_FORWARD_WIDE] = "general_forward_128",
+                                                                      [MHA_CUDA_REPAIR] = "general_repair_64",
+                                                                      [MHA_CUDA_REPAIR_WIDE] = "general_repair_128",
                                                                       [MHA_CUDA_MAP] = "general_map",
                                                                       [MHA_CUDA_GENERAL_PREPARE] = "general_prepare",
                                                                       [MHA_CUDA_ROWS] = "general_rows_64",

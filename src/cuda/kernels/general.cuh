@@ -7,6 +7,7 @@
 #define MHA_CUDA_GENERAL_CUH
 
 #include "general.h"
+#include "hopper.cuh"
 #include "sequences.cuh"
 
 typedef mha_cuda_general general;
@@ -52,12 +53,52 @@ MHA_DEVICE double *numbers_of_row(const general &c, const sequence &s, int h, in
     return c.rows + (((int64_t)s.query_batch * c.H + h) * c.rows_of_q + s.query_row + i) * MHA_CUDA_ROW_NUMBERS;
 }
 
-/* Whether a call that repairs results has nothing to do; and nothing for a tile of head n. */
-MHA_DEVICE bool is_done(const general &c) { return c.any && !*c.any; }
+/* ---- Pieces of work --------------------------------------------------------------------------------------------- */
 
-MHA_DEVICE bool is_done(const general &c, int64_t n, int tile)
+/* A tile of a head, and a slice of the columns of its results; and how many there are. */
+struct piece {
+    int tile, slice, head, b;
+};
+
+/* Whether a call computes it: one that repairs results leaves out what is not lost. */
+MHA_DEVICE bool is_wanted(const general &c, const piece &all, const piece &p)
 {
-    return is_done(c) || (c.only && !c.only[n * c.only_tiles + (tile >> c.only_shift)]);
+    return !c.only || c.only[((int64_t)p.b * all.head + p.head) * c.only_tiles + (p.tile >> c.only_shift)];
+}
+
+MHA_DEVICE piece piece_at(const piece &all, unsigned n)
+{
+    unsigned rest = n / all.tile, head = rest / all.slice;
+    return {(int)(n % all.tile), (int)(rest % all.slice), (int)(head % all.head), (int)(head / all.head)};
+}
+
+/* Whether the block has anything to do: all of its threads look. */
+MHA_DEVICE bool has_work(const general &c, const piece &all)
+{
+    if (c.any && !*c.any) return false;
+    if (!c.only) return true;
+    bool wanted = false;
+    for (unsigned n = blockIdx.x + threadIdx.x * gridDim.x;; n += THREADS * gridDim.x) {
+        piece p = piece_at(all, n);
+        if (p.b >= all.b) break;
+        wanted = wanted || is_wanted(c, all, p);
+    }
+    return __syncthreads_or(wanted);
+}
+
+/* Calls `compute` for the pieces of this block: one, or, if the call repairs results, every gridDim.x-th. Such a call mostly has
+ * nothing to do, and its kernel may be started early: nothing is read before it waits. */
+template <typename function> MHA_DEVICE void for_each_piece(const general &c, const piece &all, function compute)
+{
+    let_next_start();
+    wait_for_last();
+    if (!has_work(c, all)) return;
+    for (unsigned n = blockIdx.x;; n += gridDim.x) {
+        piece p = piece_at(all, n);
+        if (p.b >= all.b) return;
+        if (is_wanted(c, all, p)) compute(p);
+        __syncthreads(); /* shared memory is used again */
+    }
 }
 
 /* ---- Scores ----------------------------------------------------------------------------------------------------- */

@@ -139,15 +139,12 @@ MHA_DEVICE void finish_rows(const general &c, workspace &w, const sequence &s, i
         if (w.lost[row]) finish_row_exactly(c, w, s, h, i + row, first, min(TILE * N, c.D - first));
 }
 
-/* A block has a tile of rows of a head, and 64 N columns of their gradients. */
-template <int N> MHA_DEVICE void gradient_of_rows(const general &c)
+/* A tile of rows of a head, and 64 N columns of their gradients. */
+template <int N> MHA_DEVICE void gradient_of_rows(const general &c, workspace &w, const piece &own)
 {
-    __shared__ workspace w;
-    int tile = blockIdx.x % c.row_tiles, rest = blockIdx.x / c.row_tiles, slice = rest % c.slices;
-    int h = rest / c.slices % c.H, b = rest / c.slices / c.H, i = tile * TILE, first = slice * TILE * N;
+    int h = own.head, i = own.tile * TILE, first = own.slice * TILE * N;
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
-    if (is_done(c, (int64_t)b * c.H + h, tile)) return;
-    sequence s = sequence_of(c, b);
+    sequence s = sequence_of(c, own.b);
     if (i >= s.padded) return;
     float dq[4][4 * N] = {}, slope[4] = {};
     row_facts facts[4];
@@ -176,6 +173,12 @@ template <int N> MHA_DEVICE void gradient_of_rows(const general &c)
         multiply_weights<N>(w, dq, key_lines(c, c.k, s, h / c.share, j), first, c.D);
     }
     finish_rows<N>(c, w, s, h, i, first, dq, slope);
+}
+
+template <int N> MHA_DEVICE void gradient_of_rows(const general &c)
+{
+    __shared__ workspace w;
+    for_each_piece(c, {c.row_tiles, c.slices, c.H, c.B}, [&](const piece &own) { gradient_of_rows<N>(c, w, own); });
 }
 
 /* ---- Keys ------------------------------------------------------------------------------------------------------- */
@@ -241,15 +244,12 @@ MHA_DEVICE void finish_keys(const general &c, workspace &w, const sequence &s, i
         if (w.lost[key]) finish_key_exactly(c, w, s, g, j + key, first, TILE * N);
 }
 
-/* A block has a tile of keys of a key head, and 64 N columns of both gradients. */
-template <int N> MHA_DEVICE void gradient_of_keys(const general &c)
+/* A tile of keys of a key head, and 64 N columns of both gradients. */
+template <int N> MHA_DEVICE void gradient_of_keys(const general &c, workspace &w, const piece &own)
 {
-    __shared__ workspace w;
-    int tile = blockIdx.x % c.key_tiles, rest = blockIdx.x / c.key_tiles, slice = rest % c.slices;
-    int g = rest / c.slices % c.G, b = rest / c.slices / c.G, j = tile * TILE, first = slice * TILE * N;
+    int g = own.head, j = own.tile * TILE, first = own.slice * TILE * N;
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
-    if (is_done(c, (int64_t)b * c.G + g, tile)) return;
-    sequence s = sequence_of(c, b);
+    sequence s = sequence_of(c, own.b);
     if (j >= s.keys) return;
     float dk[4][4 * N] = {}, dv[4][4 * N] = {};
     for (int h = g * c.share; h < (g + 1) * c.share; h++)
@@ -285,105 +285,24 @@ template <int N> MHA_DEVICE void gradient_of_keys(const general &c)
     finish_keys<N>(c, w, s, g, j, first, dk, dv);
 }
 
-/* ---- Before them ------------------------------------------------------------------------------------------------ */
-
-/* dout . out of row i. */
-MHA_DEVICE void multiply_out(const general &c, workspace &w, const sequence &s, int h, int i)
-{
-    double *row = numbers_of_row(c, s, h, i), worth = 0;
-    float delta = 0;
-    int64_t at = place(c.out, s.query_batch, h, s.query_row + i, 0);
-    int64_t from = place(c.dout, s.query_batch, h, s.query_row + i, 0);
-    for (int e = 0; row[MHA_CUDA_ROW_SUM] != 0 && e < c.E; e++) {
-        float x = load(c.out, at + e * c.out.stride[3]), y = load(c.dout, from + e * c.dout.stride[3]);
-        delta = fmaf(y, x, delta);
-        worth += (double)x * y;
-    }
-    row[MHA_CUDA_ROW_DELTA] = isfinite(delta) ? delta : worth;
-    row[MHA_CUDA_ROW_WORTH] = worth;
-    row[MHA_CUDA_ROW_SLOPE] = 0;
-    w.lost[threadIdx.x] = !isfinite(worth);
-}
-
-/* The same from weights and values, where `out` is infinite. */
-MHA_DEVICE void multiply_out_exactly(const general &c, workspace &w, const sequence &s, int h, int i)
-{
-    double *row = numbers_of_row(c, s, h, i), worth = 0;
-    range r = visible_keys(c, s, i);
-    for (int j = r.low + threadIdx.x; j < r.high; j += THREADS) {
-        score<double> x = exact_score(c, s, h, i, j);
-        if (!x.visible) continue;
-        double kept = c.dropped ? kept_of(c, s.b, h, i, j) : 1;
-        if (kept != 0)
-            worth += exact_weight(c, s, h, i, j) * kept *
-                     exact_dot(c.dout, place(c.dout, s.query_batch, h, s.query_row + i, 0), c.v,
-                               place(c.v, s.key_batch, h / c.share, s.key_row + j, 0), c.E);
-    }
-    worth = block_sum(w, worth);
-    if (threadIdx.x == 0) row[MHA_CUDA_ROW_DELTA] = row[MHA_CUDA_ROW_WORTH] = worth;
-}
-
-} // namespace
-
-/* The softmax of every row, dout . out, and its part of the gradients of sinks. A block has a tile of rows. */
-extern "C" __global__ void __launch_bounds__(THREADS, 2) general_prepare(const __grid_constant__ mha_cuda_general c)
+template <int N> MHA_DEVICE void gradient_of_keys(const general &c)
 {
     __shared__ workspace w;
-    if (is_done(c)) return;
-    int tile = blockIdx.x % c.row_tiles, h = blockIdx.x / c.row_tiles % c.H, b = blockIdx.x / c.row_tiles / c.H;
-    sequence s = sequence_of(c, b);
-    int first = tile * TILE, i = first + threadIdx.x;
-    bool own = threadIdx.x < TILE && i < s.queries;
-    if (first >= s.queries) return;
-    if (c.softmax.data) take_softmax(c, w, s, h, first, INFINITY);
-    if (threadIdx.x < TILE) w.lost[threadIdx.x] = 0;
-    if (own) multiply_out(c, w, s, h, i);
-    __syncthreads();
-    for (int n = 0; n < TILE; n++)
-        if (w.lost[n]) multiply_out_exactly(c, w, s, h, first + n);
-    __syncthreads();
-    if (!own) return;
-    double *row = numbers_of_row(c, s, h, i), sink = 0;
-    if (row[MHA_CUDA_ROW_SUM] != 0 && c.sinks.data) {
-        double logit = load(c.sinks, place(c.sinks, 0, h, 0, 0)) - row[MHA_CUDA_ROW_REFERENCE];
-        double dlse = c.dlse.data ? load(c.dlse, place(c.dlse, s.query_batch, h, s.query_row + i, 0)) : 0;
-        sink = -exp(logit) / row[MHA_CUDA_ROW_SUM] * (row[MHA_CUDA_ROW_DELTA] - dlse);
-    }
-    row[MHA_CUDA_ROW_SINK] = sink;
+    for_each_piece(c, {c.key_tiles, c.slices, c.G, c.B}, [&](const piece &own) { gradient_of_keys<N>(c, w, own); });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) general_rows_64(const __grid_constant__ mha_cuda_general c)
-{
-    gradient_of_rows<1>(c);
-}
+/* ---- Bias ------------------------------------------------------------------------------------------------------- */
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) general_rows_128(const __grid_constant__ mha_cuda_general c)
-{
-    gradient_of_rows<2>(c);
-}
+MHA_DEVICE int tiles_of(int64_t size) { return (int)((size + TILE - 1) / TILE); }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) general_keys_64(const __grid_constant__ mha_cuda_general c)
-{
-    gradient_of_keys<1>(c);
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS, 1) general_keys_128(const __grid_constant__ mha_cuda_general c)
-{
-    gradient_of_keys<2>(c);
-}
-
-/* The gradient of bias. A block has a tile of it, or what broadcasts to one: all rows, keys, heads and sequences whose
+/* A tile of the gradient of bias, or what broadcasts to one: all rows, keys, heads and sequences whose
  * scores a number of the bias is added to, in a fixed order. */
-extern "C" __global__ void __launch_bounds__(THREADS, 1) general_bias(const __grid_constant__ mha_cuda_general c)
+MHA_DEVICE void gradient_of_bias(const general &c, workspace &w, const piece &own)
 {
-    __shared__ workspace w;
-    if (is_done(c)) return;
     const view &t = c.dbias;
     bool one_row = t.size[2] == 1, one_key = t.size[3] == 1;
-    int64_t key_tiles = (t.size[3] + TILE - 1) / TILE, row_tiles = (t.size[2] + TILE - 1) / TILE;
-    int64_t tile = blockIdx.x % (key_tiles * row_tiles), head = blockIdx.x / (key_tiles * row_tiles);
-    int own_h = (int)(head % t.size[1]), own_b = (int)(head / t.size[1]);
-    int own_i = (int)(tile / key_tiles) * TILE, own_j = (int)(tile % key_tiles) * TILE;
+    int key_tiles = tiles_of(t.size[3]), own_h = own.head, own_b = own.b;
+    int own_i = own.tile / key_tiles * TILE, own_j = own.tile % key_tiles * TILE;
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
     double sum[4][4] = {}, all = 0;
     for (int b = t.size[0] == 1 ? 0 : own_b; b < (t.size[0] == 1 ? c.B : own_b + 1); b++) {
@@ -427,6 +346,105 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) general_bias(const __gr
     }
     if (one_row && threadIdx.x < columns && own_j + threadIdx.x < t.size[3])
         ((float *)t.data)[place(t, own_b, own_h, 0, own_j + threadIdx.x)] = (float)all;
+}
+
+/* ---- Before them ------------------------------------------------------------------------------------------------ */
+
+/* dout . out of row i. */
+MHA_DEVICE void multiply_out(const general &c, workspace &w, const sequence &s, int h, int i)
+{
+    double *row = numbers_of_row(c, s, h, i), worth = 0;
+    float delta = 0;
+    int64_t at = place(c.out, s.query_batch, h, s.query_row + i, 0);
+    int64_t from = place(c.dout, s.query_batch, h, s.query_row + i, 0);
+    for (int e = 0; row[MHA_CUDA_ROW_SUM] != 0 && e < c.E; e++) {
+        float x = load(c.out, at + e * c.out.stride[3]), y = load(c.dout, from + e * c.dout.stride[3]);
+        delta = fmaf(y, x, delta);
+        worth += (double)x * y;
+    }
+    row[MHA_CUDA_ROW_DELTA] = isfinite(delta) ? delta : worth;
+    row[MHA_CUDA_ROW_WORTH] = worth;
+    row[MHA_CUDA_ROW_SLOPE] = 0;
+    w.lost[threadIdx.x] = !isfinite(worth);
+}
+
+/* The same from weights and values, where `out` is infinite. */
+MHA_DEVICE void multiply_out_exactly(const general &c, workspace &w, const sequence &s, int h, int i)
+{
+    double *row = numbers_of_row(c, s, h, i), worth = 0;
+    range r = visible_keys(c, s, i);
+    for (int j = r.low + threadIdx.x; j < r.high; j += THREADS) {
+        score<double> x = exact_score(c, s, h, i, j);
+        if (!x.visible) continue;
+        double kept = c.dropped ? kept_of(c, s.b, h, i, j) : 1;
+        if (kept != 0)
+            worth += exact_weight(c, s, h, i, j) * kept *
+                     exact_dot(c.dout, place(c.dout, s.query_batch, h, s.query_row + i, 0), c.v,
+                               place(c.v, s.key_batch, h / c.share, s.key_row + j, 0), c.E);
+    }
+    worth = block_sum(w, worth);
+    if (threadIdx.x == 0) row[MHA_CUDA_ROW_DELTA] = row[MHA_CUDA_ROW_WORTH] = worth;
+}
+
+/* The softmax of a tile of rows, dout . out, and its part of the gradients of sinks. */
+MHA_DEVICE void prepare(const general &c, workspace &w, const piece &p)
+{
+    int h = p.head;
+    sequence s = sequence_of(c, p.b);
+    int first = p.tile * TILE, i = first + threadIdx.x;
+    bool own = threadIdx.x < TILE && i < s.queries;
+    if (first >= s.queries) return;
+    if (c.softmax.data) take_softmax(c, w, s, h, first, INFINITY);
+    if (threadIdx.x < TILE) w.lost[threadIdx.x] = 0;
+    if (own) multiply_out(c, w, s, h, i);
+    __syncthreads();
+    for (int n = 0; n < TILE; n++)
+        if (w.lost[n]) multiply_out_exactly(c, w, s, h, first + n);
+    __syncthreads();
+    if (!own) return;
+    double *row = numbers_of_row(c, s, h, i), sink = 0;
+    if (row[MHA_CUDA_ROW_SUM] != 0 && c.sinks.data) {
+        double logit = load(c.sinks, place(c.sinks, 0, h, 0, 0)) - row[MHA_CUDA_ROW_REFERENCE];
+        double dlse = c.dlse.data ? load(c.dlse, place(c.dlse, s.query_batch, h, s.query_row + i, 0)) : 0;
+        sink = -exp(logit) / row[MHA_CUDA_ROW_SUM] * (row[MHA_CUDA_ROW_DELTA] - dlse);
+    }
+    row[MHA_CUDA_ROW_SINK] = sink;
+}
+
+} // namespace
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2) general_prepare(const __grid_constant__ mha_cuda_general c)
+{
+    __shared__ workspace w;
+    for_each_piece(c, {c.row_tiles, 1, c.H, c.B}, [&](const piece &own) { prepare(c, w, own); });
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) general_rows_64(const __grid_constant__ mha_cuda_general c)
+{
+    gradient_of_rows<1>(c);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) general_rows_128(const __grid_constant__ mha_cuda_general c)
+{
+    gradient_of_rows<2>(c);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) general_keys_64(const __grid_constant__ mha_cuda_general c)
+{
+    gradient_of_keys<1>(c);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) general_keys_128(const __grid_constant__ mha_cuda_general c)
+{
+    gradient_of_keys<2>(c);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) general_bias(const __grid_constant__ mha_cuda_general c)
+{
+    __shared__ workspace w;
+    const int64_t *size = c.dbias.size;
+    for_each_piece(c, {tiles_of(size[2]) * tiles_of(size[3]), 1, (int)size[1], (int)size[0]},
+                   [&](const piece &own) { gradient_of_bias(c, w, own); });
 }
 
 /* Sums over the rows of a head, or of a head in all sequences: importance, and the gradients of sinks and slopes. A block

@@ -115,14 +115,11 @@ MHA_DEVICE void finish(const general &c, workspace &w, const sequence &s, int h,
         if (w.lost[row]) finish_exactly(c, w, s, h, i + row, first, columns);
 }
 
-/* A block has a tile of rows of a head, and 64 N columns of its results. */
-template <int N> MHA_DEVICE void forward(const general &c)
+/* A tile of rows of a head, and 64 N columns of its results. */
+template <int N> MHA_DEVICE void forward(const general &c, workspace &w, const piece &own)
 {
-    __shared__ workspace w;
-    int tile = blockIdx.x % c.row_tiles, rest = blockIdx.x / c.row_tiles, slice = rest % c.slices;
-    int h = rest / c.slices % c.H, b = rest / c.slices / c.H, i = tile * TILE, first = slice * TILE * N;
-    if (is_done(c, (int64_t)b * c.H + h, tile)) return;
-    sequence s = sequence_of(c, b);
+    int h = own.head, i = own.tile * TILE, first = own.slice * TILE * N;
+    sequence s = sequence_of(c, own.b);
     if (i >= s.padded) return;
     float o[4][4 * N] = {}, sink = c.sinks.data ? load(c.sinks, place(c.sinks, 0, h, 0, 0)) : -INFINITY;
     progress p;
@@ -143,6 +140,20 @@ template <int N> MHA_DEVICE void forward(const general &c)
         multiply_weights<N>(w, o, key_lines(c, c.v, s, h / c.share, j), first, c.E);
     }
     finish<N>(c, w, s, h, i, first, p, o);
+}
+
+/* A block has one of them. */
+template <int N> MHA_DEVICE void forward(const general &c)
+{
+    __shared__ workspace w;
+    forward<N>(c, w, piece_at({c.row_tiles, c.slices, c.H, c.B}, blockIdx.x));
+}
+
+/* For calls that repair results: a block has some of them. Kernels of their own, because the loop takes registers. */
+template <int N> MHA_DEVICE void repair(const general &c)
+{
+    __shared__ workspace w;
+    for_each_piece(c, {c.row_tiles, c.slices, c.H, c.B}, [&](const piece &own) { forward<N>(c, w, own); });
 }
 
 /* What a map shows of one pair. */
@@ -177,6 +188,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) general_forward_64(cons
 extern "C" __global__ void __launch_bounds__(THREADS, 2) general_forward_128(const __grid_constant__ mha_cuda_general c)
 {
     forward<2>(c);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) general_repair_64(const __grid_constant__ mha_cuda_general c)
+{
+    repair<1>(c);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) general_repair_128(const __grid_constant__ mha_cuda_general c)
+{
+    repair<2>(c);
 }
 
 /* A block has a tile of a map. A map with one head is the mean over all. */

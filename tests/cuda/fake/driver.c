@@ -107,7 +107,7 @@ EXPORT CUresult cuDeviceGetName(char *name, int size, CUdevice device)
 EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice device)
 {
     *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR  ? (is("old") ? 8 : 9)
-             : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT    ? 4
+             : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT    ? FAKE_PROCESSORS
              : which == CU_DEVICE_ATTRIBUTE_CLOCK_RATE              ? 1000000 /* kHz */
              : which == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE       ? 500000
              : which == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH ? 64

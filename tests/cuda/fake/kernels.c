@@ -425,29 +425,39 @@ static const char *decode(const fake_launch *l)
     return NULL;
 }
 
+/* Whether it repairs results: few blocks, which look at what is lost and start early. */
+static bool repairs(const fake_launch *l)
+{
+    const mha_cuda_general *c = (const void *)l->parameter;
+    return begins(l->name, "general") && (c->any || c->only);
+}
+
 static const char *general(const fake_launch *l)
 {
     const mha_cuda_general *c = (const void *)l->parameter;
+    bool forward = begins(l->name, "general_forward"), repair = begins(l->name, "general_repair");
     if (l->threads != MHA_CUDA_GENERAL_THREADS) return "threads";
+    if (repairs(l) ? forward : repair) return "not for this call";
+    if (repairs(l) && l->blocks > 2 * FAKE_PROCESSORS) return "blocks";
     if (c->any && !*c->any) return NULL; /* nothing is lost */
-    if (c->only) return begins(l->name, "general_forward") ? NULL : "nothing is lost here";
+    if (c->only) return repair ? NULL : "nothing is lost here";
     if (begins(l->name, "general_map")) fake_general_map(c);
-    else if (!begins(l->name, "general_forward")) fake_general_backward(l->name, c);
-    else if ((int)l->blocks != c->row_tiles * c->H * c->B * c->slices) return "blocks";
+    else if (!forward && !repair) fake_general_backward(l->name, c);
+    else if (forward && (int)l->blocks != c->row_tiles * c->H * c->B * c->slices) return "blocks";
     else fake_general_forward(c);
     return NULL;
 }
 
 /* Whether a kernel waits for the one before it itself, and so may start early. */
-static bool waits(const char *name)
+static bool waits(const fake_launch *l)
 {
-    return begins(name, "decode") || begins(name, "small") || begins(name, "backward") ||
-           (begins(name, "forward") && !begins(name, "forward_spans"));
+    return begins(l->name, "decode") || begins(l->name, "small") || begins(l->name, "backward") || repairs(l) ||
+           (begins(l->name, "forward") && !begins(l->name, "forward_spans"));
 }
 
 const char *fake_run(const fake_launch *l)
 {
-    if (l->early != waits(l->name)) return l->early ? "starts early" : "does not start early";
+    if (l->early != waits(l)) return l->early ? "starts early" : "does not start early";
     if (begins(l->name, "decode")) return decode(l);
     if (begins(l->name, "general")) return general(l);
     if (begins(l->name, "forward_spans")) return fake_spans(l);

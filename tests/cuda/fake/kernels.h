@@ -43,6 +43,8 @@ static inline void fake_put(char *row, int64_t d, bool half, double x)
     memcpy(row + 2 * d, &bits, sizeof bits);
 }
 
+enum { FAKE_PROCESSORS = 4 };
+
 /* How a kernel was started. */
 typedef struct fake_launch {
     char name[48];
