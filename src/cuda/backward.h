@@ -28,7 +28,7 @@ typedef struct mha_cuda_backward {
     int32_t bound_tiles; /* of a key head, 512 keys each */
     int32_t section;     /* key heads that are worked on together */
     int32_t together;    /* key tiles that begin with the same row tile */
-    int32_t parts;       /* dQ in order: blocks that share a key head, 1 or key_tiles; their sums are (parts,B,H,...) */
+    int32_t parts;       /* dQ in order: blocks that share a key head (schedule.h); their sums are (parts,B,H,...) */
     int32_t causal;      /* whether rows see no keys beyond i + offset; for `convert` */
     mha_cuda_rows queries, grad_k, grad_v;
     int32_t *lost_keys; /* (B,G,key_tiles): whether dK or dV of a tile is not finite */

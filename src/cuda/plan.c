@@ -318,12 +318,31 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
     plan->shared = mha_cuda_forward_shared(plan->width, plan->kind, plan->few);
 }
 
-/* Whether one block for all keys of a head takes at most half as long again as one for each of its tiles, which have to write
- * their parts of dQ and leave them to be added. What is added is the same, so that the number of heads decides nothing else. */
-static bool is_whole(int64_t heads, int64_t tiles)
+/* Tiles of rows that key tile `tile` of a brief call adds to. */
+static int64_t steps_of(const mha_cuda_plan *plan, int32_t tile)
 {
-    int64_t whole = tiles_of(heads, PROCESSORS) * tiles, split = tiles_of(heads * tiles, PROCESSORS);
-    return 2 * whole <= 3 * split;
+    bool causal = plan->kind == MHA_CUDA_CAUSAL && tile; /* the first one writes all rows */
+    return plan->row_tiles - mha_cuda_first_rows(tile * plan->keys, plan->rows, plan->row_tiles, plan->offset, causal);
+}
+
+/* How many blocks share a head of a brief call: what takes the fewest steps of the multiprocessors. The first blocks of all heads, with
+ * `own` tiles each, come first, and the others, with up to `next` steps each, fill what these leave. Adding a tile of a part afterwards
+ * costs a third of a step, and beginning with that another one. Sums are the same, so that the number of heads decides nothing else. */
+static int32_t parts_of(const mha_cuda_plan *plan, int64_t heads)
+{
+    int64_t all = 0, first = 0, least = INT64_MAX;
+    int32_t parts = 1;
+    for (int32_t tile = 0; tile < plan->key_tiles; tile++) all += steps_of(plan, tile);
+    for (int32_t own = 1; own <= plan->key_tiles; own++) {
+        int64_t next = own < plan->key_tiles ? steps_of(plan, own) : 0;
+        first += steps_of(plan, own - 1);
+        int64_t longest = tiles_of(heads, PROCESSORS) * first;
+        int64_t even = next ? tiles_of(heads * all, PROCESSORS * next) * next : 0;
+        int64_t added = next ? heads * (next + all - first) + PROCESSORS : 0;
+        int64_t time = 3 * PROCESSORS * (even > longest ? even : longest) + added;
+        if (time <= least) least = time, parts = plan->key_tiles - own + 1;
+    }
+    return parts;
 }
 
 /* Tiles of all sequences, and heads whose rows are worked on together. */
@@ -361,7 +380,7 @@ void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
     plan->brief = !plan->width && plan->kind < MHA_CUDA_OPTIONS && p->Tq <= BRIEF && p->Tk <= BRIEF;
     if (!plan->brief) return;
     plan->kernel = mha_cuda_brief_name(plan->type, plan->kind, MHA_CUDA_MAIN);
-    plan->parts = is_whole(p->B * p->G, plan->key_tiles) ? 1 : plan->key_tiles;
+    plan->parts = parts_of(plan, p->B * p->G);
     plan->bound_tiles = 0;
     plan->tiles = (int32_t)(plan->parts * p->G * p->B);
 }

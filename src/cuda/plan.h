@@ -35,7 +35,7 @@ typedef struct mha_cuda_plan {
     bool spans;    /* forward: sequences are not alike, and a kernel finds their tiles; backward: blocks find them */
     bool few;      /* forward: tiles of fewer rows, of which fewer are wasted, or more multiprocessors have one */
     bool brief;    /* backward: few keys, dQ summed in the order of their tiles */
-    int32_t parts; /* of `brief`: blocks that share a key head, 1 or key_tiles */
+    int32_t parts; /* of `brief`: blocks that share a key head, 1 to key_tiles (schedule.h) */
     const char *kernel;                        /* the one that does most of the work */
     int32_t offset;                            /* row i stands at i + offset; within [-Tq, Tk] */
     int32_t left, right;                       /* row i sees keys from i + left to i + right; likewise */

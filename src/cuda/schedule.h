@@ -43,6 +43,28 @@ MHA_CUDA_SHARED int32_t mha_cuda_first_rows(int32_t key, int32_t rows, int32_t t
     return first < tiles ? first : tiles;
 }
 
+/* The key tiles of a backward block whose sums are in order: [first, first + count) of a head, counted over all sequences. Of `parts`
+ * blocks of a head, all but the first have one tile: float32 sums are then added in the same order whatever their number is. Blocks
+ * with the most tiles come first. */
+typedef struct mha_cuda_share {
+    int32_t head, first, count;
+} mha_cuda_share;
+
+/* The part that has key tile `tile`. */
+MHA_CUDA_SHARED int32_t mha_cuda_part_of(int32_t tile, int32_t tiles, int32_t parts)
+{
+    int32_t part = tile - (tiles - parts);
+    return part > 0 ? part : 0;
+}
+
+/* The share of block n, from 0 to heads * parts - 1. */
+MHA_CUDA_SHARED mha_cuda_share mha_cuda_share_of(int32_t n, int32_t heads, int32_t tiles, int32_t parts)
+{
+    int32_t part = n / heads, more = tiles - parts; /* tiles that the first block has beyond one */
+    mha_cuda_share share = {n % heads, part ? more + part : 0, part ? 1 : more + 1};
+    return share;
+}
+
 /* Tiles of `size` rows of all sequences of a head, by number. Each sequence has `tiles` of them; or, if sequences lie packed one
  * behind another, as many as it needs: sequence b, which begins with row `row`, has those from b + row / size on, so that nobody
  * has to count the tiles of those before it. */

@@ -366,7 +366,7 @@ static const char *backward(const fake_launch *l)
     bool brief = strstr(l->name, "_brief");
     if (c->row_tiles != up(c->Tq, rows) || c->key_tiles != up(c->Tk, keys)) return "tiles";
     if (c->bound_tiles != (brief ? 0 : up(c->Tk, 512)) || !c->bounds != brief) return "bounds";
-    if (brief ? c->parts != 1 && c->parts != c->key_tiles : c->parts) return "parts";
+    if (brief ? c->parts < 1 || c->parts > c->key_tiles : c->parts) return "parts";
     if (c->section < 1 || c->section > c->G * c->B || c->H % c->G) return "section or group";
     if (strstr(l->name, "prepare")) {
         if ((int)l->blocks != c->G * c->B * c->bound_tiles + c->row_tiles * c->H * c->B || l->threads != 256)

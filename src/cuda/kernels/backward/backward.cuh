@@ -12,9 +12,10 @@
  * bounded by 2 |dO_i| max |V_j| max |K_jd|, because the weights of a row sum to 1.
  *
  * Zeroing and converting those integers, and the bounds, cost as much as the products where sequences are brief. There the
- * sums are float32, of key tile 0, 1, 2 and so on in this order: a block owns all keys of a head and takes one tile after
- * another (c.parts is 1), or, if there are few heads, blocks own a tile each and keep what they have to add (c.parts is the
- * number of tiles) for `convert`, which does the same additions. So the bits do not depend on the number of heads.
+ * sums are float32, of key tile 0, 1, 2 and so on in this order: a block owns the first key tiles of a head and takes one after
+ * another. It owns all of them, or, where heads are too few for that, other blocks own one each of the rest, and all c.parts blocks
+ * of a head keep their parts of dQ for `convert`, which adds them to the first. These are the same additions, because no part but the
+ * first is a sum of tiles; so the bits do not depend on the number of heads.
  *
  * Heads of other widths, multiples of 8, run on the next larger kernel: the copy engine fills tiles with zeros and cuts results.
  * Beyond 128 columns a warpgroup cannot hold dV and dK of 64 keys. A block then owns 64 keys; both warpgroups compute S and dP of
@@ -240,14 +241,14 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
                               i > 0);
         products_commit();
     };
-    /* In order: dQ of a tile is added to what key tiles before this one have, or is the first; the last one writes it. */
+    /* In order: dQ of a tile is added to what key tiles of the part before this one have, or is its first; if no other part follows,
+     * the last one writes it. */
     auto send_in_order = [&](float(&dq)[32]) {
-        int part = w.first / KEYS;
-        bool split = c.parts > 1, done = !split && part == last_part<QUERIES>(c, last_tile, KIND == CAUSAL);
-        int64_t tiles = (int64_t)c.B * c.H * c.row_tiles,
-                at = ((split ? part * tiles : 0) + number) * QUERIES * D + who * PIECE;
+        int own = w.first / KEYS, part = mha_cuda_part_of(own, c.key_tiles, c.parts);
+        bool done = part == 0 && own == last_keys<QUERIES>(c, last_tile, KIND == CAUSAL);
+        int64_t tiles = (int64_t)c.B * c.H * c.row_tiles, at = (part * tiles + number) * QUERIES * D + who * PIECE;
         float4 *sums = (float4 *)((float *)c.sums + at) + thread;
-        if (!split && part > 0) {
+        if (part == 0 && own > 0) {
 #pragma unroll
             for (int i = 0; i < 32; i += 4) {
                 float4 old = sums[i / 4 * GROUP];
@@ -410,16 +411,15 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
     }
 }
 
-/* A block without its threads' roles: the key tiles of a head in order, or one of them. */
+/* A block without its threads' roles: its key tiles of a head in order. */
 template <typename T, int D, int QUERIES, kind KIND, typename F> MHA_DEVICE void in_order(const mha_cuda_backward &c, F each)
 {
-    int group = c.H / c.G, count = c.parts > 1 ? 1 : c.key_tiles;
-    int head = c.parts > 1 ? blockIdx.x / c.key_tiles : blockIdx.x, first = c.parts > 1 ? blockIdx.x % c.key_tiles : 0;
+    const mha_cuda_share own = mha_cuda_share_of(blockIdx.x, c.G * c.B, c.key_tiles, c.parts);
     uint32_t base = 0;
-    for (int turn = 0; turn < count; turn++) {
-        work w = work_in_order<QUERIES, KIND>(c, head, first + turn);
+    for (int turn = 0; turn < own.count; turn++) {
+        work w = work_in_order<QUERIES, KIND>(c, own.head, own.first + turn);
         each(w, base, turn);
-        base += group * w.count;
+        base += c.H / c.G * w.count;
     }
 }
 

@@ -68,7 +68,7 @@ template <int QUERIES, kind KIND> MHA_DEVICE work work_in_order(const mha_cuda_b
 }
 
 /* The last key tile that adds to a tile of rows, in order. */
-template <int QUERIES> MHA_DEVICE int last_part(const mha_cuda_backward &c, int tile, bool causal)
+template <int QUERIES> MHA_DEVICE int last_keys(const mha_cuda_backward &c, int tile, bool causal)
 {
     int last = tile * QUERIES + QUERIES - 1 + c.offset;
     return causal ? max(0, min(c.key_tiles - 1, last / KEYS)) : c.key_tiles - 1;

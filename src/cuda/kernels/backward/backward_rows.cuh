@@ -358,18 +358,19 @@ template <typename T, int D, int QUERIES, kind KIND> MHA_DEVICE void convert_par
     if (part.b < c.B) convert_rows<T, D, QUERIES, KIND>(c, &part, part.tile, head, part.b);
 }
 
-/* A tile of rows, in order: its sum over key tiles, if blocks have kept them apart; carefully if it is lost. */
+/* A tile of rows, in order: the sum of its parts, if blocks have kept them apart; carefully if it is lost. */
 template <typename T, int D, int QUERIES>
 MHA_DEVICE void finish_rows(const mha_cuda_backward &c, int tile, int head, int batch)
 {
     int who = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / 32;
     int64_t tiles = (int64_t)c.B * c.H * c.row_tiles, number = ((int64_t)batch * c.H + head) * c.row_tiles + tile;
-    if (c.parts > 1) {
+    int last = mha_cuda_part_of(last_keys<QUERIES>(c, tile, c.causal), c.key_tiles, c.parts);
+    if (last > 0) {
         float dq[32] = {0};
         bool there = tile * QUERIES + (QUERIES == 128 ? who * 64 : 0) + warp * 16 < c.Tq;
         const float4 *sums = (const float4 *)((const float *)c.sums + (number * QUERIES * D + who * QUERIES * D / 2)) +
                              threadIdx.x % GROUP;
-        for (int part = 0; there && part <= last_part<QUERIES>(c, tile, c.causal); part++)
+        for (int part = 0; there && part <= last; part++)
 #pragma unroll
             for (int i = 0; i < 32; i += 4) {
                 float4 x = sums[part * tiles * QUERIES * D / 4 + i / 4 * GROUP];
