@@ -10,6 +10,7 @@ typedef struct mha_cuda_decode {
     mha_cuda_general g;
     int32_t splits;     /* blocks of a key head */
     int32_t first_head; /* of the launch, of the key heads of all sequences */
+    int32_t alike;      /* whether sequences are, so that nothing has to be read to know where they lie */
     int32_t *counters;  /* zeros, one for each key head of the launch: its blocks that are done */
     float *sums;        /* (B,G,splits,share*Tq,W): weighted values of a block, with W columns of the kernel, and */
     float *softmax;     /* (B,G,splits,share*Tq,2): reference and sum of its weights */

@@ -19,6 +19,7 @@ namespace
 {
 
 enum { WARPS = 4, ROWS = MHA_CUDA_DECODE_ROWS, COMPUTE = 32 * WARPS };
+enum { FETCHED = 2, FIRST_BLOCKS = 396 }; /* tiles, of blocks that the GPU may have at first */
 
 /* Tiles of KEYS keys; GROUPS of warps with 16 keys each, and in a group a warp for each of SIDES, COLUMNS of the values. */
 template <typename T, int W> struct shared_memory {
@@ -29,6 +30,7 @@ template <typename T, int W> struct shared_memory {
     alignas(16) T q[ROWS * QUERY_PITCH];
     float reference[GROUPS][ROWS], sum[GROUPS][ROWS];
     int is_last;
+    unsigned lost; /* rows that have to be computed in float64 */
     alignas(8) uint64_t full[STAGES], empty[STAGES];
 };
 
@@ -81,6 +83,20 @@ MHA_DEVICE void copy_tiles(shared_memory<T, W> &s, const mha_cuda_decode &c, con
             copy_in_once(shared_address(s.v[stage]) + at, &c.v, full, panel * PANEL, row, p.g, p.s.key_batch);
         }
     }
+}
+
+/* Brings the first tiles of a block into the second cache, which may be done while the kernel before this one is at work: what it writes
+ * to them is seen there. */
+template <int W> MHA_DEVICE void fetch_tiles(const mha_cuda_decode &c)
+{
+    enum { KEYS = MHA_CUDA_DECODE_TILE(W) };
+    const part p = part_of<W>(c, blockIdx.x);
+#pragma unroll 1
+    for (int j = p.first; j < min(p.last, p.first + FETCHED * KEYS); j += KEYS)
+        for (int panel = 0; panel < W / PANEL; panel++) {
+            fetch_box(&c.k, panel * PANEL, j, p.g, p.s.key_batch);
+            fetch_box(&c.v, panel * PANEL, j, p.g, p.s.key_batch);
+        }
 }
 
 /* The rows of a key head; zeros up to ROWS, and up to W columns. A warp has a row at a time. */
@@ -301,62 +317,70 @@ MHA_DEVICE void put(const general &g, const part &p, int h, int i, int column, f
     store(g.out, at + 2 * g.out.stride[3], x.z), store(g.out, at + 3 * g.out.stride[3], x.w);
 }
 
-/* Adds up what the blocks of block n's key head have found, in their order; LANES threads have a row together, FOURS times four
- * columns each. The sums may have been written by other multiprocessors: they are read past the first cache. */
-template <int W> __device__ __noinline__ void merge(const mha_cuda_decode &c, int n)
+/* Adds up what the blocks of a key head have found, in their order, but for rows that are lost. LANES threads have a row together, FOURS
+ * times four columns each, and bring the sums of AT_ONCE blocks before they need one. These may have been written by other
+ * multiprocessors: they are read past the first cache. */
+template <int W> MHA_DEVICE unsigned merge(const mha_cuda_decode &c, const part &p)
 {
-    enum { LANES = W < 128 ? W / 4 : 32, FOURS = W / 4 / LANES, LINES = COMPUTE / LANES };
+    enum { LANES = W < 128 ? W / 4 : 32, FOURS = W / 4 / LANES, LINES = COMPUTE / LANES, AT_ONCE = W == 128 ? 16 : 8 };
     const general &g = c.g;
-    const part p = part_of<W>(c, n);
-    int lane = threadIdx.x % LANES, own = threadIdx.x % 32 / LANES * LANES;
-    unsigned members = LANES == 32 ? ~0u : 0xffffu << own;
-    int64_t first = ((int64_t)p.head * c.splits + p.lowest) * p.rows;
+    int lane = threadIdx.x % LANES;
+    unsigned members = LANES == 32 ? ~0u : 0xffffu << threadIdx.x % 32 / LANES * LANES, lost_rows = 0;
     for (int from = 0; from < p.rows; from += LINES) {
         int r = from + threadIdx.x / LANES, i = r % g.Tq, h = p.g * g.share + r / g.Tq;
         bool there = r < p.rows && i < p.s.padded, sees = false;
-        const float2 *parts = (const float2 *)c.softmax + first + min(r, p.rows - 1);
-        const float4 *sums = (const float4 *)c.sums + (first + min(r, p.rows - 1)) * (W / 4) + lane;
+        int64_t first = ((int64_t)p.head * c.splits + p.lowest) * p.rows + min(r, p.rows - 1);
+        const float2 *parts = (const float2 *)c.softmax + first;
+        const float4 *sums = (const float4 *)c.sums + first * (W / 4) + lane;
         float top = -INFINITY, sum = 0, sink = -INFINITY;
-        float4 o[FOURS] = {};
+        float4 o[FOURS] = {}, x[AT_ONCE][FOURS];
+        auto bring = [&](int k) {
+#pragma unroll
+            for (int n = 0; n < AT_ONCE; n++)
+#pragma unroll
+                for (int f = 0; f < FOURS; f++)
+                    if (k + n < p.parts) x[n][f] = __ldcg(sums + (k + n) * p.rows * (W / 4) + LANES * f);
+        };
+        bring(0);
         for (int k = lane; k < p.parts; k += LANES) {
-            float2 part = __ldcg(parts + (int64_t)k * p.rows);
+            float2 part = __ldcg(parts + k * p.rows);
             if (part.y != 0) top = fmaxf(top, part.x), sees = true;
         }
         for (int k = LANES / 2; k; k /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, k));
         sees = __ballot_sync(~0u, sees) & members;
         if (g.sinks.data && there) sink = load(g.sinks, place(g.sinks, 0, h, 0, 0));
         top = fmaxf(top, sink);
-#pragma unroll 8
-        for (int k = 0; k < p.parts; k++) {
-            float2 part = __ldcg(parts + (int64_t)k * p.rows);
-            float4 x[FOURS];
-#pragma unroll
-            for (int f = 0; f < FOURS; f++) x[f] = __ldcg(sums + (int64_t)k * p.rows * (W / 4) + LANES * f);
+#pragma unroll 1
+        for (int k = 0; k < p.parts; k += AT_ONCE) {
+            if (k) bring(k);
+            float2 part = make_float2(0, 0); /* of one of these blocks */
+            if (lane < AT_ONCE && k + lane < p.parts) part = __ldcg(parts + (k + lane) * p.rows);
             float by = part.y == 0 ? 0 : weight_of(part.x - top);
-            sum = fmaf(by, part.y, sum); /* NaN stays, whatever it is multiplied by */
-            if (by == 0) continue;
 #pragma unroll
-            for (int f = 0; f < FOURS; f++) add(o[f], by, x[f]);
+            for (int n = 0; n < AT_ONCE; n++) {
+                float its = __shfl_sync(~0u, by, n, LANES);
+                sum = fmaf(its, __shfl_sync(~0u, part.y, n, LANES), sum); /* NaN stays, whatever it is multiplied by */
+                if (k + n >= p.parts || its == 0) continue;
+#pragma unroll
+                for (int f = 0; f < FOURS; f++) add(o[f], its, x[n][f]);
+            }
         }
         if (sink > -INFINITY) sum += weight_of(sink - top);
         bool lost = !(sum > 0 && sum < INFINITY);
 #pragma unroll
         for (int f = 0; f < FOURS; f++) lost = lost || !isfinite(o[f].x + o[f].y + o[f].z + o[f].w);
-        unsigned rows_lost = __ballot_sync(~0u, there && sees && lost);
-        if (there && !(rows_lost & members)) {
-            float by = sees ? 1 / sum : 0;
+        if (__ballot_sync(~0u, there && sees && lost) & members) {
+            lost_rows |= 1u << r;
+            continue;
+        }
+        if (!there) continue;
+        float by = sees ? 1 / sum : 0;
 #pragma unroll
-            for (int f = 0; f < FOURS; f++)
-                put(g, p, h, i, 4 * (lane + LANES * f),
-                    make_float4(o[f].x * by, o[f].y * by, o[f].z * by, o[f].w * by));
-            if (lane == 0) store_softmax(g, p.s, h, i, sees ? softmax{top, sum} : softmax{-INFINITY, 0});
-        }
-        for (int k = 0; k < 32; k += LANES) {
-            int lost_row = from + (threadIdx.x - threadIdx.x % 32 + k) / LANES;
-            if (rows_lost >> k & (members >> own))
-                finish_exactly<W>(g, p.s.b, p.g * g.share + lost_row / g.Tq, lost_row % g.Tq);
-        }
+        for (int f = 0; f < FOURS; f++)
+            put(g, p, h, i, 4 * (lane + LANES * f), make_float4(o[f].x * by, o[f].y * by, o[f].z * by, o[f].w * by));
+        if (lane == 0) store_softmax(g, p.s, h, i, sees ? softmax{top, sum} : softmax{-INFINITY, 0});
     }
+    return lost_rows;
 }
 
 /* Whether this block is the last one of its head to come here, with its sums in memory. */
@@ -380,34 +404,42 @@ template <typename T, int W> MHA_DEVICE void decode(const mha_cuda_decode &c)
     S &s = *(S *)memory;
     const general &g = c.g;
     let_next_start();
-    if (threadIdx.x == COMPUTE) fetch_map(&c.k), fetch_map(&c.v);
+    if (threadIdx.x == COMPUTE) {
+        fetch_map(&c.k), fetch_map(&c.v);
+        if (c.alike && blockIdx.x < FIRST_BLOCKS) fetch_tiles<W>(c);
+    }
     wait_for_last();
     const part p = part_of<W>(c, blockIdx.x);
-    if (p.first >= p.last) { /* where no row sees a key, the first block says so */
-        if (!p.parts && p.split == 0 && threadIdx.x < COMPUTE) merge<W>(c, blockIdx.x);
-        return;
-    }
-    if (threadIdx.x == COMPUTE) { /* the first tiles are on their way before anything else is done */
-        for (int i = 0; i < S::STAGES; i++) {
-            barrier_make(shared_address(&s.full[i]), 1);
-            barrier_make(shared_address(&s.empty[i]), WARPS);
-        }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        publish_shared();
-        copy_tiles<T, W>(s, c, p, 0, S::STAGES);
-    } else if (threadIdx.x < COMPUTE) bring_rows<T, W>(s, g, p);
-    __syncthreads();
-    if (threadIdx.x == COMPUTE) copy_tiles<T, W>(s, c, p, S::STAGES, INT_MAX);
-    if (threadIdx.x >= COMPUTE) return;
-    if (is_plain(g)) compute_tiles<T, W, true>(s, c, p);
-    else compute_tiles<T, W, false>(s, c, p);
-    if (is_last(s, c, p)) merge<W>(c, blockIdx.x);
+    if (threadIdx.x == 0) s.lost = 0;
+    if (p.first < p.last) {
+        if (threadIdx.x == COMPUTE) { /* the first tiles are on their way before anything else is done */
+            for (int i = 0; i < S::STAGES; i++) {
+                barrier_make(shared_address(&s.full[i]), 1);
+                barrier_make(shared_address(&s.empty[i]), WARPS);
+            }
+            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            publish_shared();
+            copy_tiles<T, W>(s, c, p, 0, S::STAGES);
+        } else if (threadIdx.x < COMPUTE) bring_rows<T, W>(s, g, p);
+        __syncthreads();
+        if (threadIdx.x == COMPUTE) copy_tiles<T, W>(s, c, p, S::STAGES, INT_MAX);
+        if (threadIdx.x >= COMPUTE) return;
+        if (is_plain(g)) compute_tiles<T, W, true>(s, c, p);
+        else compute_tiles<T, W, false>(s, c, p);
+        if (!is_last(s, c, p)) return;
+    } else if (p.parts || p.split > 0 || threadIdx.x >= COMPUTE) return; /* where no row sees a key, the first block says so */
+    unsigned lost = merge<W>(c, p);
+    if (!group_any(1, COMPUTE, lost)) return;
+    if (lost) atomicOr(&s.lost, lost);
+    group_sync(1, COMPUTE);
+    for (int r = threadIdx.x / 32; r < p.rows; r += WARPS)
+        if (s.lost >> r & 1) finish_exactly<W>(g, p.s.b, p.g * g.share + r / g.Tq, r % g.Tq);
 }
 
 } // namespace
 
 #define KERNEL(NAME, T, W)                                                                                          \
-    extern "C" __global__ void __launch_bounds__(COMPUTE + 32, 2) NAME(const __grid_constant__ mha_cuda_decode c)   \
+    extern "C" __global__ void __launch_bounds__(COMPUTE + 32, MHA_CUDA_DECODE_BLOCKS(W)) NAME(const __grid_constant__ mha_cuda_decode c)   \
     {                                                                                                               \
         decode<T, W>(c);                                                                                            \
     }

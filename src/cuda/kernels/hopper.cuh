@@ -100,6 +100,14 @@ MHA_DEVICE void copy_in_once(uint32_t to, const CUtensorMap *map, uint32_t barri
                  : "memory");
 }
 
+/* Brings a box into the second cache. */
+MHA_DEVICE void fetch_box(const CUtensorMap *map, int column, int row, int head, int batch)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(column), "r"(row),
+                 "r"(head), "r"(batch)
+                 : "memory");
+}
+
 MHA_DEVICE void copy_out(const CUtensorMap *map, uint32_t from, int column, int row, int head, int batch)
 {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
