@@ -160,22 +160,25 @@ MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, const part_of_sequence 
             if (first + above < padded) sums[i + threadIdx.x] = make_int4(0, 0, 0, 0);
         }
     } else if (threadIdx.x == 0) c.lost_rows[number] = 0;
+    if (threadIdx.x < QUERIES) { /* while `out` and `dout` are on their way */
+        int row = first + threadIdx.x;
+        rows[LSE * QUERIES + threadIdx.x] =
+            row < queries ? known_lse<KIND>(c, p, batch, head, row, lse_of(c, where, head, before + row, all)) : INFINITY;
+    }
 #pragma unroll
     for (int r = 0; r < PASSES; r++) {
         int row = first + r * ROWS + own;
-        float delta = 0, squares = 0, lse = -INFINITY;
+        float delta = 0, squares = 0;
         if (row < queries) {
             widen<T>(o, both[r][0]);
             widen<T>(d, both[r][1]);
             for (int i = 0; i < 8; i++) delta += o[i] * d[i], squares += d[i] * d[i];
-            if (lane == 0) lse = lse_of(c, where, head, before + row, all);
         }
         delta = sum_lanes<LANES>(delta);
         if (WAY == INTEGERS) squares = sum_lanes<LANES>(squares);
         if (lane) continue;
         int exponent, at = r * ROWS + own;
         frexpf(sqrtf(squares), &exponent);
-        rows[LSE * QUERIES + at] = row >= queries ? INFINITY : known_lse<KIND>(c, p, batch, head, row, lse);
         rows[DELTA * QUERIES + at] = delta;
         if (WAY == INTEGERS) rows[POWER * QUERIES + at] = exp2f((float)-exponent);
     }
