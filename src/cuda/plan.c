@@ -358,6 +358,15 @@ static void plan_slots(mha_cuda_plan *plan, const mha_problem *p)
     plan->section = section_of(p->G, p->q.size[0] * rows * backward_widths[plan->width].columns * 8 * p->share);
 }
 
+/* Key heads that are worked on together, with `bytes` of rows each, in sections of about the same size: as many as the GPU's cache
+ * may hold rows of, and more if their tiles were too few for all multiprocessors, which would wait for the longest of the last section. */
+static int32_t backward_section(const mha_cuda_plan *plan, int64_t heads, int64_t bytes)
+{
+    int64_t cached = 2 * (int64_t)section_of(heads, bytes), enough = plan->key_tiles ? PROCESSORS / plan->key_tiles : 1;
+    int32_t sections = tiles_of(heads, cached > enough ? cached : enough);
+    return sections ? tiles_of(heads, sections) : 1;
+}
+
 void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
 {
     enum { BRIEF = 512 }; /* rows and keys: beyond, one block for a head is slower than many that add integers */
@@ -374,7 +383,7 @@ void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
     plan->key_tiles = tiles_of(Tk, plan->keys);
     plan->bound_tiles = tiles_of(Tk, MHA_CUDA_BOUND_KEYS);
     plan->tiles = (int32_t)(plan->key_tiles * p->G * p->B);
-    plan->section = section_of(p->B * p->G, p->Tq * backward_widths[plan->width].columns * 8 * p->share);
+    plan->section = backward_section(plan, p->B * p->G, p->Tq * backward_widths[plan->width].columns * 8 * p->share);
     plan->shared = mha_cuda_backward_shared(plan->width, plan->kind);
     if (plan->spans) plan_slots(plan, p);
     plan->brief = !plan->width && plan->kind < MHA_CUDA_OPTIONS && p->Tq <= BRIEF && p->Tk <= BRIEF;

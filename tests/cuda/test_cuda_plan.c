@@ -190,6 +190,26 @@ TEST(tiles_and_scratch_of_brief_backward_calls)
     mha_context_free(ctx);
 }
 
+/* Sections of heads backward: 64 MB of rows, but tiles for all multiprocessors, and no small one at the end. */
+TEST(heads_that_are_worked_on_together)
+{
+    static const struct {
+        int64_t B, H, G, T, D;
+        int section;
+    } cases[] = {{2, 32, 8, 4096, 128, 4},  {1, 28, 7, 4096, 128, 4}, {4, 32, 8, 2048, 128, 8},
+                 {2, 16, 16, 8192, 128, 8}, {1, 5, 5, 16384, 128, 3}, {1, 96, 96, 2048, 128, 32},
+                 {8, 12, 12, 1024, 64, 96}, {1, 8, 1, 100000, 128, 1}};
+    mha_context *ctx = remote_context();
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        mha_cuda_plan plan = {.kernel = ""};
+        size_t scratch = 0;
+        question a = ask(MHA_BFLOAT16, cases[n].B, cases[n].H, cases[n].G, cases[n].T, cases[n].T, cases[n].D);
+        expect(!plan_backward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
+        expect(plan.section == cases[n].section, "case %zu: sections of %d", n, plan.section);
+    }
+    mha_context_free(ctx);
+}
+
 /* Those of test_cuda.c, whose bits are compared, have all numbers of blocks; 96 and 384 heads are those of models. */
 TEST(blocks_that_share_a_head)
 {
