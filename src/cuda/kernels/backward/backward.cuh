@@ -219,7 +219,8 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32, first_key = HALVES ? 0 : who * 64;
     int key = w.first + first_key + warp * 16 + lane / 4, group = c.H / c.G, total = group * w.count;
     float dk[OWN / 2], dv[OWN / 2], power[2], scale = c.scale * 1.44269504f;
-    float head_power = WAY == INTEGERS ? power_of<KIND>(c, s.part, w.head, w.batch) : 1;
+    enum { LANES = KIND < OPTIONS || (KIND == OPTIONS && D == 128) ? 32 : 1 }; /* where registers for it cost nothing else */
+    float head_power = WAY == INTEGERS ? power_of<KIND, LANES>(c, s.part, w.head, w.batch) : 1;
     bool tail = w.first + KEYS > c.Tk;
     uint32_t p[QUERIES / 4], ds[QUERIES / 4];
     uint64_t k = factor(shared_address(s.k) + first_key * ROW_BYTES, 0);

@@ -112,15 +112,19 @@ MHA_DEVICE bounds_of_head bounds_at(const mha_cuda_backward &c, const volatile p
     return {c.bounds + 2 * ((int64_t)batch * c.G + head) * c.bound_tiles, c.bound_tiles};
 }
 
-/* The power of two that a key head's numbers have in the integers of dQ. */
-template <kind KIND>
+/* The power of two that a key head's numbers have in the integers of dQ. LANES of a warp look for it together. */
+template <kind KIND, int LANES>
 MHA_DEVICE float power_of(const mha_cuda_backward &c, const volatile part_of_sequence *p, int head, int batch)
 {
     const bounds_of_head bounds = bounds_at<KIND>(c, p, head, batch);
     float norm = 0, number = 0;
-    for (int i = 0; i < bounds.count; i++) {
+    for (int i = threadIdx.x % LANES; i < bounds.count; i += LANES) {
         norm = fmaxf(norm, bounds.first[2 * i]);
         if (bounds.first[2 * i + 1] < INFINITY) number = fmaxf(number, bounds.first[2 * i + 1]);
+    }
+    for (int lane = LANES / 2; lane; lane /= 2) {
+        norm = fmaxf(norm, __shfl_xor_sync(~0u, norm, lane));
+        number = fmaxf(number, __shfl_xor_sync(~0u, number, lane));
     }
     if (KIND == MAPS) norm *= c.kept;
     int exponent;

@@ -309,6 +309,7 @@ MHA_DEVICE void convert_rows(const mha_cuda_backward &c, const part_of_sequence 
     float own[2] = {power[0], power[8]};
 #pragma unroll
     for (int i = 0; i < 16 * PIECES; i++) both[i / 16][i % 16] = there ? sums[i / 16 * PIECE + i % 16 * GROUP] : 0;
+    float head_power = power_of<KIND, 32>(c, p, head / (c.H / c.G), batch);
     bool lost = is_lost_tile<QUERIES, KIND, INTEGERS>(c, p, tile, head, batch);
     if (c.any && threadIdx.x == 0) {
         c.lost_rows[((int64_t)batch * c.H + head) * c.row_tiles + tile] = lost;
@@ -320,7 +321,6 @@ MHA_DEVICE void convert_rows(const mha_cuda_backward &c, const part_of_sequence 
         return;
     }
     if (!there) return;
-    float head_power = power_of<KIND>(c, p, head / (c.H / c.G), batch);
     float by[2] = {c.scale / (own[0] * head_power), c.scale / (own[1] * head_power)};
 #pragma unroll
     for (int piece = 0; piece < PIECES; piece++) {
