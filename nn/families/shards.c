@@ -44,7 +44,8 @@ static int64_t list_files(char (*names)[NAME], const nn_config *index, const nn_
 {
     nn_fact map = nn_config_find(index, "weight_map");
     int64_t count = 0;
-    if (nn_fact_count(map) < 1) return nn_fail(to, "has no weight_map, which says where the tensors are"), -1;
+    if (nn_fact_count(map) < 1 || *map.text != '{')
+        return nn_fail(to, "has no weight_map, which says where the tensors are"), -1;
     nn_json j = nn_json_open(map.text, map.size);
     nn_json_enter(&j, '{');
     while (nn_json_more(&j, '}')) {

@@ -438,10 +438,12 @@ template <typename T, int W> MHA_DEVICE void decode(const mha_cuda_decode &c)
 
 } // namespace
 
-#define KERNEL(NAME, T, W)                                                                                          \
-    extern "C" __global__ void __launch_bounds__(COMPUTE + 32, MHA_CUDA_DECODE_BLOCKS(W)) NAME(const __grid_constant__ mha_cuda_decode c)   \
-    {                                                                                                               \
-        decode<T, W>(c);                                                                                            \
+#define KERNEL(NAME, T, W)                                                \
+    extern "C" __global__ void                                            \
+        __launch_bounds__(COMPUTE + 32, MHA_CUDA_DECODE_BLOCKS(W))        \
+            NAME(const __grid_constant__ mha_cuda_decode c)               \
+    {                                                                     \
+        decode<T, W>(c);                                                  \
     }
 
 KERNEL(decode_bf16_64, __nv_bfloat16, 64)

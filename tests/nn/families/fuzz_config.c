@@ -45,6 +45,7 @@ static const char *const seeds[] = {
     " \"lang_to_id\": {\"<|en|>\": 3}, \"task_to_id\": {\"transcribe\": 4}, \"is_multilingual\": true,"
     " \"no_timestamps_token_id\": 5, \"language\": \"en\", \"forced_decoder_ids\": [[1, 3], [2, null]]}",
     "{\"metadata\": {\"total_size\": 8}, \"weight_map\": {\"w\": \"a.safetensors\", \"v\": \"b.safetensors\"}}",
+    "{\"weight_map\": [28, 14]}",
 };
 enum { SEEDS = sizeof seeds / sizeof *seeds, FIXED = 1 };
 
