@@ -14,8 +14,7 @@ mha_status mha_cuda_decode_forward(const mha_problem *p, mha_arena *arena, bool 
 {
     mha_cuda_device *d = mha_cuda_of(p->ctx);
     int type = p->q.type == MHA_FLOAT16, width = mha_cuda_decode_width(p), columns = mha_cuda_decode_widths[width];
-    mha_cuda_decode c = {.splits = mha_cuda_decode_splits(p),
-                         .alike = mha_sequences_are_alike(&p->options) && p->options.align != MHA_ALIGN_OFFSET};
+    mha_cuda_decode c = {.splits = mha_cuda_decode_splits(p), .alike = !mha_cuda_has_spans(p)};
     int64_t heads = p->B * p->G, rows = p->share * p->Tq, parts = mha_arena_times(heads * c.splits, rows);
     MHA_TAKE(arena, c.sums, mha_arena_times(parts, columns));
     MHA_TAKE(arena, c.softmax, mha_arena_times(parts, 2));

@@ -41,7 +41,8 @@ static int forward_width_of(int64_t columns)
 
 enum { BARRIERS = 1024 }; /* at least the bytes of barriers and single numbers behind the tiles */
 
-/* Q and two or four stages of K and V; tiles of bias, or masks and bits; where there is room, results, and Q once more. */
+/* Q and two or four stages of K and V; tiles of bias, or masks and bits; where there is room, results, and Q once more where it does not
+ * stay in registers. */
 size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few)
 {
     size_t columns = ((size_t)forward_widths[width].columns + 63) / 64 * 64,
@@ -51,7 +52,7 @@ size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few)
     if (kind == MHA_CUDA_MAPS) return tiles + groups * 64 * keys * sizeof(float);
     if (kind == MHA_CUDA_BITS)
         return tiles + (columns <= 64 ? q : 0) + (groups * MHA_CUDA_BIT_BYTES(keys) + 1023) / 1024 * 1024;
-    return tiles + (columns > 128 ? 0 : kind < MHA_CUDA_OPTIONS ? 2 * q : q);
+    return tiles + (columns > 128 ? 0 : kind < MHA_CUDA_OPTIONS && groups > 2 ? 2 * q : q);
 }
 
 /* K and V, three stages of Q, dO and the numbers of rows, two of dS; two stages with maps or wide heads, which have no tiles of bias. */
@@ -101,8 +102,7 @@ static bool has_options(const mha_problem *p)
            o->window_right != MHA_UNLIMITED;
 }
 
-/* Whether there is something that the host would have to read from device memory. */
-static bool has_spans(const mha_problem *p)
+bool mha_cuda_has_spans(const mha_problem *p)
 {
     return !mha_sequences_are_alike(&p->options) || p->options.align == MHA_ALIGN_OFFSET;
 }
@@ -126,7 +126,7 @@ static const char *options_obstacle(const mha_problem *p)
 static const char *options_obstacle_backward(const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
-    bool options = has_options(p) || has_spans(p) || has_maps(p);
+    bool options = has_options(p) || mha_cuda_has_spans(p) || has_maps(p);
     const obstacle all[] = {
         {p->extras.weights.rank > 0, "weights"},
         {p->extras.scores.rank > 0, "scores"},
@@ -267,7 +267,7 @@ static int32_t section_of(int64_t heads, int64_t bytes)
 static void start(mha_cuda_plan *plan, const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
-    int64_t offset = p->B && !has_spans(p) ? mha_sequence_get(p, 0).offset : 0;
+    int64_t offset = p->B && !mha_cuda_has_spans(p) ? mha_sequence_get(p, 0).offset : 0;
     int64_t right = o->causal ? 0 : o->window_right;
     *plan = (mha_cuda_plan){
         .type = p->q.type == MHA_FLOAT16,
@@ -296,7 +296,7 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
     int64_t widest = p->D > p->E ? p->D : p->E, Tq = mha_cuda_most_of(p, 2);
     start(plan, p);
     plan->width = forward_width_of(widest);
-    plan->spans = has_spans(p);
+    plan->spans = mha_cuda_has_spans(p);
     /* Dropout alone is faster where all warps that compute decide for themselves. */
     if (has_maps(p)) plan->kind = p->options.bias.rank || !p->options.mask.rank ? MHA_CUDA_MAPS : MHA_CUDA_BITS;
     else if (plan->spans) plan->kind = MHA_CUDA_OPTIONS;
@@ -374,7 +374,7 @@ void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
     start(plan, p);
     while (backward_widths[plan->width].columns < widest) plan->width++;
     if (has_maps(p)) plan->kind = MHA_CUDA_MAPS;
-    else if (has_spans(p)) plan->kind = MHA_CUDA_SEQUENCES;
+    else if (mha_cuda_has_spans(p)) plan->kind = MHA_CUDA_SEQUENCES;
     plan->spans = plan->kind >= MHA_CUDA_MAPS;
     plan->kernel = mha_cuda_backward_name(plan->type, plan->width, plan->kind, MHA_CUDA_MAIN);
     plan->rows = backward_widths[plan->width].rows, plan->keys = backward_widths[plan->width].keys;

@@ -93,6 +93,9 @@ int mha_cuda_decode_width(const mha_problem *p);
 /* The same for statistics on tensor cores. */
 const char *mha_cuda_stats_obstacle(const mha_problem *p);
 
+/* Whether what a sequence sees has to be read from device memory, which the host does not do. */
+bool mha_cuda_has_spans(const mha_problem *p);
+
 /* Whether the kernels can count the rows of a call; otherwise MHA_UNSUPPORTED. */
 mha_status mha_cuda_check_sizes(const mha_problem *p);
 

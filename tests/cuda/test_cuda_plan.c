@@ -76,7 +76,7 @@ TEST(tiles_and_scratch_of_forward_calls)
            "%s", plan.kernel);
     expect(plan.row_tiles == 8 && plan.tiles == 8 * 16 && plan.section == 16 && scratch == 0,
            "%d tiles in sections of %d", plan.tiles, plan.section);
-    expect(plan.shared == 1024 + 229376, "%zu", plan.shared);
+    expect(plan.shared == 1024 + 196608, "%zu", plan.shared);
 
     a = ask(MHA_FLOAT16, 1, 3, 3, 193, 8192 * 16, 64);
     a.options.causal = true;

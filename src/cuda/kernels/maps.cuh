@@ -7,7 +7,7 @@
 
 #include "bits.cuh"
 #include "forward.h"
-#include "hopper.cuh"
+#include "matrices.cuh"
 
 enum { MAP_PANEL = 64 * ROW_BYTES }; /* of a tile of bias */
 
@@ -23,14 +23,6 @@ MHA_DEVICE map_place map_place_of(int batch, int head, int row, int queries, int
 }
 
 /* ---- Bias ------------------------------------------------------------------------------------------------------- */
-
-MHA_DEVICE void load_matrices(uint32_t (&x)[4], uint32_t row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(row)
-                 : "memory");
-}
 
 MHA_DEVICE float2 load_shared_pair(uint32_t at)
 {

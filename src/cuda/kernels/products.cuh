@@ -2,7 +2,8 @@
  *
  *   product_shared      a (64,16) and b (N,16) lie in shared memory, both in rows of the summed axis
  *   product_turned      the same, but b (16,N) in rows of the other axis
- *   product_registers   a lies in registers, b (16,N) in shared memory in rows of the other axis
+ *   product_rows        a lies in registers, b (N,16) in shared memory in rows of the summed axis
+ *   product_registers   the same, but b (16,N) in rows of the other axis
  *   product_any         both in shared memory; A and B say whether a (16,64) or b (16,N) lies in rows of the other axis
  *
  * The numbers of the operands are part of the instruction's text, hence the macros. */
@@ -59,18 +60,19 @@
                      : SUMS_##COUNT(s) : "l"(a), "l"(b), "r"(add));                                                \
     }
 
-#define PRODUCT_REGISTERS(N, COUNT, T, TYPE, A0, A1, A2, A3, B, ADD)                                               \
-    template <> MHA_DEVICE void product_registers<T>(float (&s)[COUNT], const uint32_t *a, uint64_t b, int add)    \
+#define PRODUCT_REGISTERS(NAME, TURNED, N, COUNT, T, TYPE, A0, A1, A2, A3, B, ADD)                                 \
+    template <> MHA_DEVICE void NAME<T>(float (&s)[COUNT], const uint32_t *a, uint64_t b, int add)                 \
     {                                                                                                              \
         asm volatile("{.reg .pred p; setp.ne.b32 p, %" #ADD ", 0;\n"                                               \
                      "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" NUMBERS_##COUNT "}, "    \
-                     "{%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B ", p, 1, 1, 1;}"                             \
+                     "{%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B ", p, 1, 1, " #TURNED ";}"                   \
                      : SUMS_##COUNT(s) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));              \
     }
 /* clang-format on */
 
 template <typename T, int COUNT> MHA_DEVICE void product_shared(float (&s)[COUNT], uint64_t a, uint64_t b, int add);
 template <typename T, int COUNT> MHA_DEVICE void product_turned(float (&s)[COUNT], uint64_t a, uint64_t b, int add);
+template <typename T, int COUNT> MHA_DEVICE void product_rows(float (&s)[COUNT], const uint32_t *a, uint64_t b, int add);
 template <typename T, int COUNT>
 MHA_DEVICE void product_registers(float (&s)[COUNT], const uint32_t *a, uint64_t b, int add);
 
@@ -88,16 +90,20 @@ PRODUCT_SHARED(product_shared, 0, 128, 64, __nv_bfloat16, "bf16", 64, 65, 66)
 PRODUCT_SHARED(product_shared, 0, 128, 64, __half, "f16", 64, 65, 66)
 PRODUCT_SHARED(product_turned, 1, 64, 32, __nv_bfloat16, "bf16", 32, 33, 34)
 PRODUCT_SHARED(product_turned, 1, 64, 32, __half, "f16", 32, 33, 34)
-PRODUCT_REGISTERS(64, 32, __nv_bfloat16, "bf16", 32, 33, 34, 35, 36, 37)
-PRODUCT_REGISTERS(64, 32, __half, "f16", 32, 33, 34, 35, 36, 37)
-PRODUCT_REGISTERS(96, 48, __nv_bfloat16, "bf16", 48, 49, 50, 51, 52, 53)
-PRODUCT_REGISTERS(96, 48, __half, "f16", 48, 49, 50, 51, 52, 53)
-PRODUCT_REGISTERS(128, 64, __nv_bfloat16, "bf16", 64, 65, 66, 67, 68, 69)
-PRODUCT_REGISTERS(128, 64, __half, "f16", 64, 65, 66, 67, 68, 69)
-PRODUCT_REGISTERS(192, 96, __nv_bfloat16, "bf16", 96, 97, 98, 99, 100, 101)
-PRODUCT_REGISTERS(192, 96, __half, "f16", 96, 97, 98, 99, 100, 101)
-PRODUCT_REGISTERS(256, 128, __nv_bfloat16, "bf16", 128, 129, 130, 131, 132, 133)
-PRODUCT_REGISTERS(256, 128, __half, "f16", 128, 129, 130, 131, 132, 133)
+PRODUCT_REGISTERS(product_rows, 0, 64, 32, __nv_bfloat16, "bf16", 32, 33, 34, 35, 36, 37)
+PRODUCT_REGISTERS(product_rows, 0, 64, 32, __half, "f16", 32, 33, 34, 35, 36, 37)
+PRODUCT_REGISTERS(product_rows, 0, 128, 64, __nv_bfloat16, "bf16", 64, 65, 66, 67, 68, 69)
+PRODUCT_REGISTERS(product_rows, 0, 128, 64, __half, "f16", 64, 65, 66, 67, 68, 69)
+PRODUCT_REGISTERS(product_registers, 1, 64, 32, __nv_bfloat16, "bf16", 32, 33, 34, 35, 36, 37)
+PRODUCT_REGISTERS(product_registers, 1, 64, 32, __half, "f16", 32, 33, 34, 35, 36, 37)
+PRODUCT_REGISTERS(product_registers, 1, 96, 48, __nv_bfloat16, "bf16", 48, 49, 50, 51, 52, 53)
+PRODUCT_REGISTERS(product_registers, 1, 96, 48, __half, "f16", 48, 49, 50, 51, 52, 53)
+PRODUCT_REGISTERS(product_registers, 1, 128, 64, __nv_bfloat16, "bf16", 64, 65, 66, 67, 68, 69)
+PRODUCT_REGISTERS(product_registers, 1, 128, 64, __half, "f16", 64, 65, 66, 67, 68, 69)
+PRODUCT_REGISTERS(product_registers, 1, 192, 96, __nv_bfloat16, "bf16", 96, 97, 98, 99, 100, 101)
+PRODUCT_REGISTERS(product_registers, 1, 192, 96, __half, "f16", 96, 97, 98, 99, 100, 101)
+PRODUCT_REGISTERS(product_registers, 1, 256, 128, __nv_bfloat16, "bf16", 128, 129, 130, 131, 132, 133)
+PRODUCT_REGISTERS(product_registers, 1, 256, 128, __half, "f16", 128, 129, 130, 131, 132, 133)
 
 /* Onto sums that are there: the first product of a chain finds zeros. */
 template <typename T, int COUNT, int A, int B> struct product_any;

@@ -12,8 +12,8 @@
  * only when the largest score has grown by more than 8, and then the sums are rescaled; each row decides for itself, so
  * that its bits do not depend on its neighbours.
  *
- * Where shared memory has room for the Q of two tiles (is_ahead), a warpgroup goes from one tile to the next as it goes from
- * block to block: the first scores of the next tile are computed beside the last results of this one. */
+ * Up to 64 columns (is_ahead) a warpgroup goes from one tile to the next as it goes from block to block: the first scores of the
+ * next tile are computed beside the last results of this one. */
 #ifndef MHA_CUDA_FORWARD_CUH
 #define MHA_CUDA_FORWARD_CUH
 
@@ -28,16 +28,57 @@ template <typename S> struct progress {
     slot<S::STAGES> k, v;
 };
 
+/* Q of the 64 rows of a warpgroup: where it is in shared memory, */
+template <typename T, int D, int ROWS, bool IN_REGISTERS> struct own_queries {
+    uint64_t at;
+    MHA_DEVICE void read(const T *tile, int who) { at = factor(shared_address(tile) + who * 64 * ROW_BYTES, 0); }
+    template <int COUNT> MHA_DEVICE void begin_product(float (&x)[COUNT], int i, uint64_t keys) const
+    {
+        product_shared<T>(x, at + i / 4 * (ROWS * ROW_BYTES >> 4) + i % 4 * 2, keys, i > 0);
+    }
+};
+
+/* or its numbers. */
+template <typename T, int D, int ROWS> struct own_queries<T, D, ROWS, true> {
+    uint32_t numbers[D / 16][4];
+    MHA_DEVICE void read(const T *tile, int who)
+    {
+        int row = threadIdx.x % GROUP / 32 * 16 + threadIdx.x % 16, half = threadIdx.x % 32 / 16;
+        uint32_t from = shared_address(tile) + (who * 64 + row) * ROW_BYTES;
+#pragma unroll
+        for (int i = 0; i < D / 16; i++)
+            load_matrices(numbers[i], from + i / 4 * ROWS * ROW_BYTES + ((i % 4 * 2 + half) ^ (row % 8)) * 16);
+    }
+    template <int COUNT> MHA_DEVICE void begin_product(float (&x)[COUNT], int i, uint64_t keys) const
+    {
+        product_rows<T>(x, numbers[i], keys, i > 0);
+    }
+};
+
 /* Q K^T of a block of keys, under way. */
-template <typename T, int D, int ROWS, int KEYS> MHA_DEVICE void begin_scores(float (&x)[KEYS / 2], uint64_t q, const T *keys)
+template <typename T, int D, int KEYS, typename Q> MHA_DEVICE void begin_scores(float (&x)[KEYS / 2], const Q &q, const T *keys)
 {
     products_begin();
     uint64_t k = factor(shared_address(keys), 0);
 #pragma unroll
-    for (int i = 0; i < D / 16; i++)
-        product_shared<T>(x, q + i / 4 * (ROWS * ROW_BYTES >> 4) + i % 4 * 2, k + i / 4 * (KEYS * ROW_BYTES >> 4) + i % 4 * 2,
-                          i > 0);
+    for (int i = 0; i < D / 16; i++) q.begin_product(x, i, k + i / 4 * (KEYS * ROW_BYTES >> 4) + i % 4 * 2);
     products_commit();
+}
+
+/* Q of a tile has come. Its memory is free when all warps have it in registers, */
+template <typename Q, typename S> MHA_DEVICE void read_queries(Q &q, S &s, int stage, int who)
+{
+    q.read(s.q[stage], who);
+    if (!S::IN_REGISTERS) return;
+    finish_loads();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&s.q_empty[stage]));
+}
+
+/* or when the last scores have been computed. */
+template <typename S> MHA_DEVICE void free_queries(S &s, int stage)
+{
+    if (!S::IN_REGISTERS && threadIdx.x % GROUP == 0) barrier_arrive(shared_address(&s.q_empty[stage]));
 }
 
 /* O += P V of a block of keys, under way. */
@@ -57,7 +98,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
     typedef shared_memory<T, D, CONSUMERS, KEYS, KIND> S;
     enum { ROWS = 64 * CONSUMERS, COLUMNS = S::COLUMNS };
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
-    uint64_t q = factor(shared_address(s.q[0]) + who * 64 * ROW_BYTES, 0);
+    own_queries<T, D, ROWS, S::IN_REGISTERS> q;
     float o[D / 2], x[KEYS / 2], by[2];
     uint32_t p[KEYS / 4];
     rows r = first_rows<KIND>(c, t);
@@ -68,15 +109,22 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
 #pragma unroll
     for (int i = 0; i < D / 2; i++) o[i] = 0;
 
-    auto scores = [&](void) { begin_scores<T, D, ROWS, KEYS>(x, q, s.k[at.k.stage()]); };
-    auto results = [&](int j) {
-        if (KIND >= OPTIONS && (j + 1) * KEYS > t.span.length)
-            clear_values<COLUMNS, KEYS>(shared_address(s.v[at.v.stage()]), t.span.length - j * KEYS, who);
+    auto scores = [&](void) { begin_scores<T, D, KEYS>(x, q, s.k[at.k.stage()]); };
+    auto results = [&](void) {
+        barrier_wait(shared_address(&s.v_full[at.v.stage()]), at.v.parity());
         begin_results<T, D, KEYS>(o, p, s.v[at.v.stage()]);
+    };
+
+    auto end_results = [&](void) {
+        products_wait<0>();
+        touch(o);
+        if (thread == 0) barrier_arrive(shared_address(&s.v_empty[at.v.stage()]));
+        at.v.next();
     };
 
     if (!S::SEPARATE || t.blocks > 0) {
         barrier_wait(shared_address(&s.q_full[0]), at.q.parity());
+        read_queries(q, s, at.q.stage(), who);
         at.q.next();
     }
     if (t.blocks > 0) {
@@ -129,25 +177,26 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
         soften<KEYS, KIND == OPTIONS>(x, r, by, scale, lacking);
         drop();
         pack_all<T, KEYS>(p, x);
+        if (KIND >= OPTIONS && (j + 1) * KEYS > t.span.length) {
+            barrier_wait(shared_address(&s.v_full[at.v.stage()]), at.v.parity());
+            clear_values<COLUMNS, KEYS>(shared_address(s.v[at.v.stage()]), t.span.length - j * KEYS, who);
+        }
 
         auto step = [&](bool masked) {
             barrier_wait(shared_address(&s.k_full[at.k.stage()]), at.k.parity());
             if (CONSUMERS > 1) group_sync(TURN + who, 2 * GROUP);
             scores();
-            barrier_wait(shared_address(&s.v_full[at.v.stage()]), at.v.parity());
-            results(j + 1);
+            results();
             if (CONSUMERS > 1) group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
             products_wait<1>();
             touch(x);
-            if (thread == 0) barrier_arrive(shared_address(&s.k_empty[at.k.stage()]));
+            if (thread == 0) barrier_arrive(shared_address(&s.k_empty[at.k.stage()]) + (KIND < OPTIONS ? unknown_zero() : 0));
             at.k.next();
             if (masked) mask();
+            if (KIND >= MAPS) end_results(); /* later would cost more: unknown_zero */
             soften<KEYS, KIND == OPTIONS>(x, r, by, scale, lacking);
             drop();
-            products_wait<0>();
-            touch(o);
-            if (thread == 0) barrier_arrive(shared_address(&s.v_empty[at.v.stage()]));
-            at.v.next();
+            if (KIND < MAPS) end_results();
             pack_all<T, KEYS>(p, x);
             rescale(o, by);
         };
@@ -158,13 +207,9 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             for (; j >= 0; j--) step(false);
         }
 
-        if (S::SEPARATE && thread == 0) barrier_arrive(shared_address(&s.q_empty[0]));
-        barrier_wait(shared_address(&s.v_full[at.v.stage()]), at.v.parity());
-        results(t.first);
-        products_wait<0>();
-        touch(o);
-        if (thread == 0) barrier_arrive(shared_address(&s.v_empty[at.v.stage()]));
-        at.v.next();
+        if (S::SEPARATE) free_queries(s, 0);
+        results();
+        end_results();
     }
     finish<T, D, ROWS, KIND>(s, c, t, o, r, KIND >= OPTIONS ? keys_of<KIND>(c, t, row) : seen, who);
 }
@@ -191,6 +236,7 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
     typedef shared_memory<T, D, CONSUMERS, KEYS, KIND> S;
     enum { ROWS = 64 * CONSUMERS };
     const int thread = threadIdx.x % GROUP, own_row = who * 64 + thread / 32 * 16 + thread % 32 / 4;
+    own_queries<T, D, ROWS, S::IN_REGISTERS> q;
     float o[D / 2], x[KEYS / 2], by[2];
     uint32_t p[KEYS / 4];
     rows r, coming;
@@ -205,7 +251,7 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
     auto begin_block = [&](void) {
         barrier_wait(shared_address(&s.k_full[at.k.stage()]), at.k.parity());
         if (CONSUMERS > 1) group_sync(TURN + who, 2 * GROUP);
-        begin_scores<T, D, ROWS, KEYS>(x, factor(shared_address(s.q[at.q.stage()]) + who * 64 * ROW_BYTES, 0), s.k[at.k.stage()]);
+        begin_scores<T, D, KEYS>(x, q, s.k[at.k.stage()]);
     };
     auto begin_last = [&](void) {
         barrier_wait(shared_address(&s.v_full[at.v.stage()]), at.v.parity());
@@ -215,7 +261,7 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
     /* Scores of block j of a tile have come, and become weights. */
     auto weigh = [&](const volatile tile &t, int j, rows &to, bool masked) {
         touch(x);
-        if (thread == 0) barrier_arrive(shared_address(&s.k_empty[at.k.stage()]));
+        if (thread == 0) barrier_arrive(shared_address(&s.k_empty[at.k.stage()]) + (CONSUMERS == 2 ? unknown_zero() : 0));
         at.k.next();
         if (masked) hide<KEYS>(x, j * KEYS + thread % 4 * 2, keys_of<KIND>(c, t, t.row + own_row).last);
         soften<KEYS, false>(x, to, by, c.scale, {{0, 0}, 0, 0});
@@ -244,6 +290,7 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
         r = begun ? coming : first_rows<KIND>(c, t);
         if (t.blocks > 0 && !begun) {
             barrier_wait(shared_address(&s.q_full[at.q.stage()]), at.q.parity());
+            read_queries(q, s, at.q.stage(), who);
             begin_block();
             if (CONSUMERS > 1) group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
             products_wait<0>();
@@ -253,7 +300,7 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
         for (j--; j >= 0 && j >= t.whole; j--) step(t, j, true);
         for (; j >= 0; j--) step(t, j, false);
         if (t.blocks > 0) {
-            if (thread == 0) barrier_arrive(shared_address(&s.q_empty[at.q.stage()]));
+            free_queries(s, at.q.stage());
             at.q.next();
         }
         next.next();
@@ -262,6 +309,7 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
         begun = there && t.blocks > 0 && u.blocks > 0;
         if (begun) {
             barrier_wait(shared_address(&s.q_full[at.q.stage()]), at.q.parity());
+            read_queries(q, s, at.q.stage(), who);
             begin_block();
             begin_last();
             products_wait<1>();
@@ -298,7 +346,7 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
         fetch_map(&c.q), fetch_map(&c.k), fetch_map(&c.v);
         for (int i = 0; i < layout::Q_STAGES; i++) {
             barrier_make(shared_address(&s.q_full[i]), 1);
-            barrier_make(shared_address(&s.q_empty[i]), CONSUMERS);
+            barrier_make(shared_address(&s.q_empty[i]), layout::IN_REGISTERS ? CONSUMERS * GROUP / 32 : CONSUMERS);
         }
         for (int i = 0; i < TILE_STAGES; i++) {
             barrier_make(shared_address(&s.tile_full[i]), 1);

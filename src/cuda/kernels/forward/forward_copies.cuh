@@ -60,7 +60,7 @@ template <int CONSUMERS, int KEYS> struct bits_memory<CONSUMERS, KEYS, true> {
 };
 
 /* Results leave through memory of their own, so that the next tile's Q can come while they do; or, where there is no room,
- * through that of Q. Where there is room for that as well, two tiles' Q are in memory. */
+ * through that of Q. Kernels that go from tile to tile without a pause have two tiles' Q in memory, or one's in registers. */
 template <typename T, int SIZE, bool OWN_MEMORY> struct result_memory {
     alignas(1024) T o[SIZE];
 };
@@ -68,7 +68,13 @@ template <typename T, int SIZE> struct result_memory<T, SIZE, false> {
 };
 
 template <int D, kind KIND> constexpr bool has_room(void) { return KIND != MAPS && D <= (KIND == BITS ? 64 : 128); }
-template <int D, kind KIND> constexpr bool is_ahead(void) { return KIND < OPTIONS && D <= 128; }
+template <int D, kind KIND> constexpr bool is_ahead(void) { return KIND < OPTIONS && D <= 64; }
+
+/* Two warpgroups have registers for Q, whose memory is then free as soon as they have read it. */
+template <int D, int CONSUMERS, kind KIND> constexpr bool in_registers(void)
+{
+    return CONSUMERS == 2 && ((KIND < OPTIONS && D <= 128) || (KIND == OPTIONS && D <= 64));
+}
 
 template <typename T, int D, int CONSUMERS, int KEYS, kind KIND>
 struct shared_memory : result_memory<T, 64 * CONSUMERS * ((D + PANEL - 1) / PANEL) * PANEL, has_room<D, KIND>()>,
@@ -76,7 +82,8 @@ struct shared_memory : result_memory<T, 64 * CONSUMERS * ((D + PANEL - 1) / PANE
                        bits_memory<CONSUMERS, KEYS, KIND == BITS> {
     enum { ROWS = 64 * CONSUMERS, COLUMNS = (D + PANEL - 1) / PANEL * PANEL, MAP_BYTES = 64 * KEYS * 4 };
     enum { SEPARATE = has_room<D, KIND>() }; /* results have memory of their own */
-    enum { AHEAD = is_ahead<D, KIND>(), Q_STAGES = AHEAD ? 2 : 1, STAGES = D > 64 ? 2 : 4 }; /* STAGES: of K and V */
+    enum { AHEAD = is_ahead<D, KIND>(), IN_REGISTERS = in_registers<D, CONSUMERS, KIND>() };
+    enum { Q_STAGES = AHEAD && !IN_REGISTERS ? 2 : 1, STAGES = D > 64 ? 2 : 4 }; /* STAGES: of K and V */
     alignas(1024) T q[Q_STAGES][ROWS * COLUMNS];
     alignas(1024) T k[STAGES][KEYS * COLUMNS];
     alignas(1024) T v[STAGES][KEYS * COLUMNS];
