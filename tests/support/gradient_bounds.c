@@ -127,8 +127,8 @@ static void bound_value(const bound *s, const pair *x)
 {
     int64_t E = s->g->p->c.E;
     double rows = (double)s->g->p->c.Tq * s->share;
-    double coarse =
-        s->coarse * fmax(1, x->kept); /* weights are rounded before or after what dropout multiplies them by */
+    /* Weights are rounded before or after what dropout multiplies them by. */
+    double coarse = s->coarse * fmax(1, x->kept);
     double error = (x->weight_error + (loss_of(rows) + s->rounded) * (x->weight + x->weight_error)) * x->kept + coarse;
     for (int64_t e = 0; e < E; e++)
         s->g->allowed[GRAD_V][x->key * E + e] += error * fabs(s->dout[x->row * E + e]) + UNDERFLOW;
