@@ -35,7 +35,7 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 static void help(FILE *out)
 {
     fputs("Examples:\n"
-          "  mha demo                     train on MNIST for two minutes, show the heads\n"
+          "  mha demo                     train on MNIST for some minutes, show the heads\n"
           "  mha train vit -o vit.safetensors\n"
           "                               train a model; a checkpoint after every epoch\n"
           "  mha eval vit.safetensors     accuracy, confusion matrix, speed\n"
