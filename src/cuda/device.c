@@ -104,12 +104,14 @@ static mha_status find_backward(mha_context *ctx, mha_cuda_device *d)
                      mha_cuda_backward_name(type, width, kind, (mha_cuda_step)step),
                      step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(width, kind) : 0));
     }
-    for (int n = 0; n < 2 * MHA_CUDA_OPTIONS * MHA_CUDA_STEPS; n++) {
-        int type = n / MHA_CUDA_STEPS / MHA_CUDA_OPTIONS, kind = n / MHA_CUDA_STEPS % MHA_CUDA_OPTIONS;
+    enum { OF_WIDTH = MHA_CUDA_OPTIONS * MHA_CUDA_STEPS };
+    for (int n = 0; n < 2 * MHA_CUDA_WIDTHS * OF_WIDTH; n++) {
+        int type = n / OF_WIDTH / MHA_CUDA_WIDTHS, width = n / OF_WIDTH % MHA_CUDA_WIDTHS,
+            kind = n / MHA_CUDA_STEPS % MHA_CUDA_OPTIONS;
         mha_cuda_step step = (mha_cuda_step)(n % MHA_CUDA_STEPS);
-        TRY(find(ctx, &d->brief[type][kind][step], MHA_CUDA_M_backward_brief,
-                 mha_cuda_brief_name(type, (mha_cuda_kind)kind, step),
-                 step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(0, MHA_CUDA_FULL) : 0));
+        TRY(find(ctx, &d->brief[type][width][kind][step], MHA_CUDA_M_backward_brief,
+                 mha_cuda_brief_name(type, width, (mha_cuda_kind)kind, step),
+                 step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(width, MHA_CUDA_FULL) : 0));
     }
     return MHA_OK;
 }

@@ -307,8 +307,8 @@ static mha_status start_step(const mha_cuda_backward *c, const mha_cuda_plan *pl
     const mha_cuda_device *d = mha_cuda_of(ctx);
     mha_cuda_step own = (mha_cuda_step)step;
     l.kernel =
-        plan->brief ? d->brief[plan->type][plan->kind][step] : d->backward[plan->type][plan->width][plan->kind][step];
-    l.name = plan->brief ? mha_cuda_brief_name(plan->type, plan->kind, own)
+        (plan->brief ? d->brief[plan->type][plan->width] : d->backward[plan->type][plan->width])[plan->kind][step];
+    l.name = plan->brief ? mha_cuda_brief_name(plan->type, plan->width, plan->kind, own)
                          : mha_cuda_backward_name(plan->type, plan->width, plan->kind, own);
     return mha_cuda_start_early(ctx, &l, c);
 }

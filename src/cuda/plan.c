@@ -386,9 +386,9 @@ void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
     plan->section = backward_section(plan, p->B * p->G, p->Tq * backward_widths[plan->width].columns * 8 * p->share);
     plan->shared = mha_cuda_backward_shared(plan->width, plan->kind);
     if (plan->spans) plan_slots(plan, p);
-    plan->brief = !plan->width && plan->kind < MHA_CUDA_OPTIONS && p->Tq <= BRIEF && p->Tk <= BRIEF;
+    plan->brief = plan->width < MHA_CUDA_WIDTHS && plan->kind < MHA_CUDA_OPTIONS && p->Tq <= BRIEF && p->Tk <= BRIEF;
     if (!plan->brief) return;
-    plan->kernel = mha_cuda_brief_name(plan->type, plan->kind, MHA_CUDA_MAIN);
+    plan->kernel = mha_cuda_brief_name(plan->type, plan->width, plan->kind, MHA_CUDA_MAIN);
     plan->parts = parts_of(plan, p->B * p->G);
     plan->bound_tiles = 0;
     plan->tiles = (int32_t)(plan->parts * p->G * p->B);

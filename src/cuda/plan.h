@@ -77,7 +77,7 @@ extern const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS];
 const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool few);
 const char *mha_cuda_decode_name(int type, int width);
 const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step);
-const char *mha_cuda_brief_name(int type, mha_cuda_kind kind, mha_cuda_step step); /* of `brief`: width 64 */
+const char *mha_cuda_brief_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step);
 
 /* What of a call the kernels of Hopper cannot do; NULL if nothing. */
 const char *mha_cuda_obstacle(const mha_problem *p);

@@ -50,11 +50,27 @@ TEST(boundary_lengths_of_many_heads)
     mha_context *ctx = make_context(NULL);
     if (!ctx) return;
     for (uint64_t n = 0; n < sizeof lengths / sizeof *lengths; n++)
-        for (uint64_t causal = 0; causal < 2; causal++) {
-            shape s = {.B = 3, .H = 30, .G = n % 2 ? 30 : 15, .Tq = lengths[n], .Tk = lengths[n], .D = 64};
-            s.type = types[(n + causal) % 2], s.causal = causal;
+        for (uint64_t kind = 0; kind < 4; kind++) {
+            shape s = {.B = 3, .H = 30, .G = n % 2 ? 30 : 15, .Tq = lengths[n], .Tk = lengths[n]};
+            s.D = kind < 2 ? 64 : 128, s.causal = kind % 2, s.type = types[(n + kind) % 2];
             check_shape(ctx, s, 50 + n);
         }
+    mha_context_free(ctx);
+}
+
+/* Beside so many keys, or rows, that sums of dQ are integers. */
+TEST(boundary_lengths_beside_many)
+{
+    static const int64_t lengths[] = {1, 63, 64, 65, 127, 128, 129, 193, 300};
+    mha_context *ctx = make_context(NULL);
+    if (!ctx) return;
+    for (uint64_t n = 0; n < 2 * sizeof lengths / sizeof *lengths; n++) {
+        int64_t length = lengths[n / 2];
+        for_each_kernel(s, .B = 1, .H = 2, .G = 1, .Tq = n % 2 ? 530 : length, .Tk = n % 2 ? length : 530)
+        {
+            if (s.D == 64 || s.D == 128) check_shape(ctx, s, 60 + n);
+        }
+    }
     mha_context_free(ctx);
 }
 
@@ -119,8 +135,8 @@ TEST(random_shapes)
         rng r = rng_make(seed(), 1000 + n);
         shape s = {.B = rng_between(&r, 1, 3), .G = rng_between(&r, 1, 3), .D = kernel_widths[rng_between(&r, 0, 3)]};
         s.H = s.G * rng_between(&r, 1, 3);
-        s.Tq = rng_between(&r, 1, rng_chance(&r, 0.5) ? 40 : 500);
-        s.Tk = rng_between(&r, 1, rng_chance(&r, 0.5) ? 40 : 500);
+        s.Tq = rng_between(&r, 1, rng_chance(&r, 0.5) ? 40 : 700);
+        s.Tk = rng_between(&r, 1, rng_chance(&r, 0.5) ? 40 : 700);
         s.type = types[rng_between(&r, 0, 1)];
         s.causal = rng_chance(&r, 0.6);
         s.align = rng_chance(&r, 0.5) ? MHA_ALIGN_TOP_LEFT : MHA_ALIGN_BOTTOM_RIGHT;
@@ -337,8 +353,9 @@ TEST(brief_sequences_in_batches_of_all_sizes)
     static const int64_t counts[] = {1, 17, 42, 54};
     mha_context *ctx = make_context(NULL);
     if (!ctx) return;
-    for (int kind = 0; kind < 4; kind++) {
-        shape s = {.B = 62, .H = 4, .G = 2, .Tq = 512, .Tk = 512, .D = 16, .type = types[kind / 2], .causal = kind % 2};
+    for (int kind = 0; kind < 8; kind++) {
+        shape s = {.B = 62, .H = 4, .G = 2, .Tq = 512, .Tk = 512, .type = types[kind / 2 % 2], .causal = kind % 2};
+        s.D = kind < 4 ? 16 : 72;
         rng r = rng_make(seed(), 950);
         call all = call_make(s, &r);
         size_t bytes;

@@ -152,7 +152,7 @@ TEST(tiles_and_scratch_of_backward_calls)
     a.gradients.k = (mha_tensor)MHA_NO_TENSOR;
     expect(!plan_backward(ctx, &a, &plan, &scratch) && scratch >= less + 4 * 1025 * 64 * 2, "without dk: %zu", scratch);
 
-    a = ask(MHA_FLOAT16, 1, 1, 1, 65, 1, 128);
+    a = ask(MHA_FLOAT16, 1, 1, 1, 65, 513, 128);
     a.options.causal = true;
     expect(!plan_backward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
     expect(!strcmp(plan.kernel, "backward_f16_128_causal") && plan.rows == 64 && plan.row_tiles == 2, "%s",
@@ -167,9 +167,10 @@ TEST(tiles_and_scratch_of_brief_backward_calls)
     static const struct {
         int64_t batch, rows, keys, width;
         int parts, sums; /* parts 0: not brief */
-    } cases[] = {{32, 197, 197, 64, 1, 1}, {8, 197, 197, 64, 1, 1}, {8, 512, 512, 64, 2, 2}, {1, 512, 512, 64, 4, 4},
-                 {1, 512, 128, 64, 1, 0},  {1, 512, 513, 64, 0, 1}, {1, 513, 64, 64, 0, 1},  {8, 197, 197, 128, 0, 1},
-                 {8, 197, 197, 16, 1, 1},  {8, 600, 197, 16, 0, 1}, {8, 197, 197, 80, 0, 1}};
+    } cases[] = {{32, 197, 197, 64, 1, 1}, {8, 197, 197, 64, 1, 1},  {8, 512, 512, 64, 2, 2}, {1, 512, 512, 64, 4, 4},
+                 {1, 512, 128, 64, 1, 0},  {1, 512, 513, 64, 0, 1},  {1, 513, 64, 64, 0, 1},  {8, 197, 197, 128, 1, 1},
+                 {8, 197, 197, 16, 1, 1},  {8, 600, 197, 16, 0, 1},  {8, 197, 197, 80, 1, 1}, {1, 512, 512, 128, 4, 4},
+                 {1, 512, 128, 96, 1, 0},  {8, 197, 513, 128, 0, 1}, {8, 197, 197, 136, 0, 1}};
     mha_context *ctx = remote_context();
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
         mha_cuda_plan plan = {.kernel = ""};
@@ -183,7 +184,11 @@ TEST(tiles_and_scratch_of_brief_backward_calls)
                "case %zu: %s, %d parts", n, plan.kernel, plan.parts);
         expect(plan.tiles == (plan.brief ? parts : plan.key_tiles) * 12 * B, "case %zu: %d tiles", n, plan.tiles);
         size_t rows = (size_t)(12 * B * plan.row_tiles * plan.rows),
-               own = (size_t)(B * 12 * T) * 4 + rows * (3 + (size_t)(cases[n].sums * (D > 64 ? 128 : 64))) * 4;
+               own = (size_t)(B * 12 * T) * 4 + rows *
+                                                    (3 + (size_t)(cases[n].sums * (D > 128  ? 256
+                                                                                   : D > 64 ? 128
+                                                                                            : 64))) *
+                                                    4;
         expect(scratch >= own && scratch < own + own / 100 + 1024, "case %zu: scratch is %zu, must be about %zu", n,
                scratch, own);
     }
@@ -221,12 +226,12 @@ TEST(blocks_that_share_a_head)
                  {96, 197, 1, 1}, {384, 197, 1, 1}, {12, 197, 2, 2},  {12, 128, 1, 1},  {1000, 100, 1, 1}};
     mha_context *ctx = remote_context();
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)
-        for (int causal = 0; causal < 2; causal++) {
+        for (int kind = 0; kind < 4; kind++) {
             mha_cuda_plan plan = {.kernel = ""};
             size_t scratch = 0;
             int64_t heads = cases[n].heads, length = cases[n].length;
-            question a = ask(MHA_BFLOAT16, 1, heads, heads, length, length, 64);
-            a.options.causal = causal;
+            question a = ask(MHA_BFLOAT16, 1, heads, heads, length, length, kind < 2 ? 64 : 128);
+            bool causal = a.options.causal = kind % 2;
             expect(!plan_backward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
             int want = causal ? cases[n].causal : cases[n].full;
             expect(plan.brief && plan.parts == want && plan.tiles == want * heads, "case %zu, causal %d: %d parts", n,
@@ -264,7 +269,7 @@ TEST(names_of_kernels_are_all_different)
 {
     const char
         *names[2 * MHA_CUDA_FORWARD_WIDTHS * MHA_CUDA_KINDS + 2 * MHA_CUDA_BACKWARD_WIDTHS * (MHA_CUDA_KINDS + 6) +
-               2 * MHA_CUDA_DECODE_WIDTHS + 4 + 2 * 4 + MHA_CUDA_GENERAL_KERNELS];
+               2 * MHA_CUDA_DECODE_WIDTHS + 4 + 2 * 4 * MHA_CUDA_WIDTHS + MHA_CUDA_GENERAL_KERNELS];
     int count = 0;
     for (int n = 0; n < 4; n++) names[count++] = mha_cuda_forward_name(n / 2, 0, (mha_cuda_kind)(n % 2), true);
     for (int type = 0; type < 2; type++)
@@ -282,8 +287,8 @@ TEST(names_of_kernels_are_all_different)
                 names[count++] = mha_cuda_backward_name(type, width, (mha_cuda_kind)kind, MHA_CUDA_CONVERT);
             }
         }
-    for (int n = 0; n < 8; n++)
-        names[count++] = mha_cuda_brief_name(n / 4, (mha_cuda_kind)(n % 2),
+    for (int n = 0; n < 8 * MHA_CUDA_WIDTHS; n++)
+        names[count++] = mha_cuda_brief_name(n / 4 % 2, n / 8, (mha_cuda_kind)(n % 2),
                                              n % 4 < 2    ? MHA_CUDA_MAIN
                                              : n % 4 == 2 ? MHA_CUDA_PREPARE
                                                           : MHA_CUDA_CONVERT);

@@ -8,11 +8,8 @@ import {expect} from './harness.mjs';
 const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /* Chromium loads pages of its own into every window, for the list under its address bar: a second of processor time for each page of a
- * test. They are off. A list on the command line replaces Playwright's, whose names come first. */
-const disabled = ['AvoidUnnecessaryBeforeUnloadCheckSync', 'BoundaryEventDispatchTracksNodeRemoval', 'DestroyProfileOnBrowserClose',
-  'DialMediaRouteProvider', 'GlobalMediaControls', 'HttpsUpgrades', 'LensOverlay', 'MediaRouter', 'PaintHolding',
-  'ThirdPartyStoragePartitioning', 'Translate', 'AutoDeElevate', 'RenderDocument', 'OptimizationHints',
-  'WebUIOmniboxPopup', 'WebUIOmniboxAimPopup', 'WebUIOmniboxFullPopup'];
+ * test. They are off, and what would ask other hosts. */
+const disabled = ['WebUIOmniboxPopup', 'WebUIOmniboxAimPopup', 'WebUIOmniboxFullPopup', 'Translate', 'OptimizationHints', 'MediaRouter'];
 
 export async function startBrowser(executablePath) {
   return chromium.launch({executablePath, args: ['--no-sandbox', `--disable-features=${disabled.join()}`]});

@@ -63,16 +63,17 @@ const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_
     return names[type][width][kind][step];
 }
 
-const char *mha_cuda_brief_name(int type, mha_cuda_kind kind, mha_cuda_step step)
+const char *mha_cuda_brief_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step)
 {
 #define NAMES(kernel)                                                  \
     {                                                                  \
         kernel, kernel "_causal", kernel "_prepare", kernel "_convert" \
     }
-    static const char *const names[TYPES][MHA_CUDA_OPTIONS + 2] = {NAMES("backward_bf16_64_brief"),
-                                                                   NAMES("backward_f16_64_brief")};
+    static const char *const names[TYPES][MHA_CUDA_WIDTHS][MHA_CUDA_OPTIONS + 2] = {
+        {NAMES("backward_bf16_64_brief"), NAMES("backward_bf16_128_brief")},
+        {NAMES("backward_f16_64_brief"), NAMES("backward_f16_128_brief")}};
 #undef NAMES
-    return names[type][step == MHA_CUDA_MAIN      ? (int)kind
-                       : step == MHA_CUDA_PREPARE ? MHA_CUDA_OPTIONS
-                                                  : MHA_CUDA_OPTIONS + 1];
+    return names[type][width][step == MHA_CUDA_MAIN      ? (int)kind
+                              : step == MHA_CUDA_PREPARE ? MHA_CUDA_OPTIONS
+                                                         : MHA_CUDA_OPTIONS + 1];
 }

@@ -198,6 +198,16 @@ MHA_DEVICE void store_matrices(uint32_t row, uint32_t a, uint32_t b, uint32_t c,
                  : "memory");
 }
 
+/* A number that all threads of a warp have. The compiler then knows it, and keeps what depends on it, such as where a factor lies, in
+ * registers of the warp. */
+MHA_DEVICE uint32_t uniform(uint32_t x) { return __shfl_sync(~0u, x, 0); }
+
+/* Zero, but the compiler does not know it: an address with it is computed by every thread, */
+MHA_DEVICE uint32_t unknown_zero(void) { return threadIdx.x >> 30; }
+
+/* and with this one, when x and y have come. */
+MHA_DEVICE uint32_t zero_after(float x, float y) { return (__float_as_uint(x) | __float_as_uint(y)) & unknown_zero(); }
+
 /* ---- Products --------------------------------------------------------------------------------------------------- */
 
 /* Where a factor lies. `leading` is the distance of panels, for a factor whose rows are the summed axis. */

@@ -96,9 +96,11 @@ MHA_DEVICE void put_rows(const mha_cuda_backward &c, const WORK &w, const volati
 /* 64 columns of dQ of 16 rows, as the lanes of a warp hold them, to the `rows` rows at `dq`. Four lanes have a row together, two numbers each
  * of every eight: they exchange them for eight in a row. */
 template <typename T, int QUERIES>
-MHA_DEVICE void put_dq(const mha_cuda_backward &c, const uint32_t (&x)[16], T *dq, int rows, int tile, int who, int warp)
+MHA_DEVICE void put_dq(const mha_cuda_backward &c, const uint32_t (&x)[16], T *dq, int rows, int tile, int who)
 {
-    int lane = threadIdx.x % 32, row = (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4;
+    uint32_t thread; /* read again: there are no registers for what is known of it */
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    int lane = thread % 32, row = (QUERIES == 128 ? who * 64 : 0) + thread % GROUP / 32 * 16 + lane / 4;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int own = tile * QUERIES + row + 8 * half;
@@ -160,9 +162,9 @@ MHA_DEVICE facts_of_tile facts_at(const mha_cuda_backward &c, const volatile par
 }
 
 /* With options: S and dP of tile n, 64 rows at a time, become weights and dS. */
-template <typename T, int D, int QUERIES, kind KIND, typename S, typename WORK, typename F>
+template <typename T, int D, int QUERIES, kind KIND, typename S, typename WORK, typename F, typename G>
 MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k, uint64_t v, uint32_t (&p)[QUERIES / 4],
-                     uint32_t (&ds)[QUERIES / 4], uint32_t n, int head, int q0, int who, F last_is_done)
+                     uint32_t (&ds)[QUERIES / 4], uint32_t n, int head, int q0, int who, F last_is_done, G free_last)
 {
     const volatile part_of_sequence &part = *s.part;
     int thread = threadIdx.x % GROUP, lane = thread % 32, key = w.first + (HALVES ? 0 : who * 64) + thread / 32 * 16,
@@ -176,6 +178,7 @@ MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k
         scores<T, D, 64, QUERIES>(x, k, factor(shared_address(s.q[stage]) + half * 64 * ROW_BYTES, 0));
         if (half == 0) last_is_done();
         scores<T, D, 64, QUERIES>(y, v, factor(shared_address(s.d_out[stage]) + half * 64 * ROW_BYTES, 0));
+        if (half == 0) free_last();
         facts_of_tile t = facts_at<KIND>(c, part, w.batch, head, first, key, w.first);
         const float *rows = s.rows[stage] + 64 * half + lane % 4 * 2;
         uint32_t count = n * (QUERIES / 64) + half, *own_p = p + 16 * half, *own_ds = ds + 16 * half;
@@ -209,8 +212,9 @@ MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k
     }
 }
 
-/* dQ of tile n - 1 is computed in the step of tile n, so that the warpgroups need not wait for each other's dS, and leaves
- * while dV and dK of tile n run. (In the first step its products are those of whatever the memory holds, and are not used.) */
+/* dQ of tile n - 1 is computed in the step of tile n, so that the warpgroups need not wait for each other's dS, and leaves in the next
+ * step, when S of tile n + 1 is under way: the tensor cores should not wait for it. (In the first step its products are those of whatever
+ * the memory holds, and are not used.) */
 template <typename T, int D, int QUERIES, kind KIND, sums WAY, typename WORK>
 MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const WORK &w, int who,
                             uint32_t base, int turn)
@@ -219,19 +223,25 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32, first_key = HALVES ? 0 : who * 64;
     int key = w.first + first_key + warp * 16 + lane / 4, group = c.H / c.G, total = group * w.count;
     float dk[OWN / 2], dv[OWN / 2], power[2], scale = c.scale * 1.44269504f;
+    /* Warpgroups that are free to begin together compute at the same time, and their products wait for it: 4 to 6 % slower. Where it is the
+     * turns that cost, there are none. */
+    enum { TURNS = WAY == INTEGERS && !HALVES && (KIND < OPTIONS || (KIND == OPTIONS && D == 64)) };
     enum { LANES = KIND < OPTIONS || (KIND == OPTIONS && D == 128) ? 32 : 1 }; /* where registers for it cost nothing else */
     float head_power = WAY == INTEGERS ? power_of<KIND, LANES>(c, s.part, w.head, w.batch) : 1;
     bool tail = w.first + KEYS > c.Tk;
     uint32_t p[QUERIES / 4], ds[QUERIES / 4];
     uint64_t k = factor(shared_address(s.k) + first_key * ROW_BYTES, 0);
     uint64_t v = factor(shared_address(s.v) + first_key * ROW_BYTES, 0);
-    int number = 0, last_head = 0, last_tile = 0; /* of the last tile: among all; where it is */
+    float dq[32];
+    place_of_rows here = first_place(w, group), last = here, sent = here; /* this tile, the last, and that of dq */
+    int number = 0;                                                       /* of the latter, among all */
+    uint32_t after_power = 0;
 #pragma unroll
     for (int i = 0; i < OWN / 2; i++) dk[i] = dv[i] = 0;
 
     /* dQ of tile n: 64 rows of it and 64 columns, a piece for each warpgroup or, of halves, the first or second of two. */
     auto piece_of = [&](int half) { return HALVES ? who * 2 + half : who; };
-    auto issue_dq = [&](float(&dq)[32], uint32_t n, int half) {
+    auto issue_dq = [&](uint32_t n, int half) {
         uint64_t a = factor(shared_address(s.ds[n % 2]) + (QUERIES == 128 ? who * 64 * ROW_BYTES : 0), 0);
         uint64_t b = factor(shared_address(s.k) + (QUERIES == 128 ? 0 : piece_of(half) * KEYS * ROW_BYTES), KEYS * ROW_BYTES);
         barrier_wait(shared_address(&s.ds_full[n % 2]), n / 2 % 2);
@@ -244,9 +254,9 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
     };
     /* In order: dQ of a tile is added to what key tiles of the part before this one have, or is its first; if no other part follows,
      * the last one writes it. */
-    auto send_in_order = [&](float(&dq)[32]) {
+    auto send_in_order = [&](void) {
         int own = w.first / KEYS, part = mha_cuda_part_of(own, c.key_tiles, c.parts);
-        bool done = part == 0 && own == last_keys<QUERIES>(c, last_tile, KIND == CAUSAL);
+        bool done = part == 0 && own == last_keys<QUERIES>(c, sent.tile, KIND == CAUSAL);
         int64_t tiles = (int64_t)c.B * c.H * c.row_tiles, at = (part * tiles + number) * QUERIES * D + who * PIECE;
         float4 *sums = (float4 *)((float *)c.sums + at) + thread;
         if (part == 0 && own > 0) {
@@ -266,12 +276,12 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
         uint32_t x[16];
 #pragma unroll
         for (int i = 0; i < 16; i++) x[i] = pack<T>(dq[2 * i] * c.scale, dq[2 * i + 1] * c.scale);
-        T *dq_rows = (T *)c.dq.data + w.batch * c.dq.batch + last_head * c.dq.head;
-        put_dq<T, QUERIES>(c, x, dq_rows, c.Tq, last_tile, who, warp);
+        T *dq_rows = (T *)c.dq.data + w.batch * c.dq.batch + sent.head * c.dq.head;
+        put_dq<T, QUERIES>(c, x, dq_rows, c.Tq, sent.tile, who);
     };
-    auto send_dq = [&](float(&dq)[32], int half) {
+    auto send_dq = [&](int half) {
         if (WAY == ORDERED) {
-            send_in_order(dq);
+            send_in_order();
             return;
         }
         unsigned long long *to =
@@ -284,26 +294,41 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
         }
     };
 
+    /* What comes next in dq is that of the last tile, number `at` of the block. */
+    auto turn_to_last = [&](uint32_t at) {
+        sent = last;
+        number = (int)tile_number<KIND>(c, s.part, w.batch, last.head, last.tile);
+        if (WAY == ORDERED) return;
+        const float *own = s.rows[at % STAGES] + POWER * QUERIES + (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4;
+        power[0] = own[0] * head_power, power[1] = own[8] * head_power;
+        after_power = zero_after(own[0], own[8]);
+    };
+
     auto step = [&](uint32_t n) {
         uint32_t at = base + n; /* among all tiles of the block */
-        int stage = at % STAGES, head = w.head * group + n / w.count, tile = tile_at(w, n % w.count),
-            q0 = tile * QUERIES;
+        int stage = at % STAGES, q0 = here.tile * QUERIES;
         const float *rows = s.rows[stage];
-        float dq[32];
         barrier_wait(shared_address(&s.full[stage]), at / STAGES % 2);
+        if (TURNS && (at > 0 || who > 0)) group_sync(TURN + who, CONSUMERS * GROUP);
         auto last_is_done = [&](void) { /* dK of the last tile */
             products_wait<1>();
             touch(dk);
             keep(ds);
-            if (n > 0 && lane == 0) barrier_arrive(shared_address(&s.empty[(at - 1) % STAGES]));
+            if (n > 1) send_dq(1);
+            turn_to_last(at - 1);
+        };
+        auto free_last = [&](void) { /* its rows, and the turn */
+            if (TURNS) group_arrive(TURN + 1 - who, CONSUMERS * GROUP);
+            if (n > 0 && lane == 0) barrier_arrive(shared_address(&s.empty[(at - 1) % STAGES]) + after_power);
         };
         if constexpr (KIND >= OPTIONS) {
-            meet<T, D, QUERIES, KIND>(s, c, w, k, v, p, ds, n, head, q0, who, last_is_done);
+            meet<T, D, QUERIES, KIND>(s, c, w, k, v, p, ds, n, here.head, q0, who, last_is_done, free_last);
         } else {
             float x[QUERIES / 2], y[QUERIES / 2];
             scores<T, D, QUERIES>(x, k, factor(shared_address(s.q[stage]), 0));
             last_is_done();
             scores<T, D, QUERIES>(y, v, factor(shared_address(s.d_out[stage]), 0));
+            free_last();
             products_wait<1>();
             touch(x);
 #pragma unroll
@@ -312,25 +337,29 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
 #pragma unroll
                 for (int i = 0; i < 4; i++) x[4 * b + i] = exp2_fast(fmaf(x[4 * b + i], scale, -(i % 2 ? lse.y : lse.x)));
             }
-            if (tail || (KIND == CAUSAL && w.first + KEYS - 1 > q0 + c.offset)) {
-#pragma unroll
-                for (int i = 0; i < QUERIES / 2; i++) {
-                    int own = key + i / 2 % 2 * 8, last = KIND == CAUSAL ? q0 + i / 4 * 8 + lane % 4 * 2 + i % 2 + c.offset : c.Tk;
-                    if (own >= c.Tk || own > last) x[i] = 0;
-                }
-            }
+            /* Before it is known whether any is hidden, or the compiler would do both when dP has come. */
 #pragma unroll
             for (int i = 0; i < QUERIES / 4; i++) p[i] = pack<T>(x[2 * i], x[2 * i + 1]);
+            float2 deltas[QUERIES / 8];
+#pragma unroll
+            for (int b = 0; b < QUERIES / 8; b++) deltas[b] = *(const float2 *)(rows + DELTA * QUERIES + 8 * b + lane % 4 * 2);
+            if (tail || (KIND == CAUSAL && w.first + KEYS - 1 > q0 + c.offset)) {
+#pragma unroll
+                for (int i = 0; i < QUERIES / 4; i++) {
+                    int own = key + i % 2 * 8, end = KIND == CAUSAL ? q0 + i / 2 * 8 + lane % 4 * 2 + c.offset : c.Tk;
+                    if (own >= c.Tk || own > end) p[i] &= 0xffff0000u;
+                    if (own >= c.Tk || own > end + 1) p[i] &= 0xffffu;
+                }
+            }
             products_wait<0>();
             touch(y);
 #pragma unroll
             for (int b = 0; b < QUERIES / 8; b++) {
-                float2 delta = *(const float2 *)(rows + DELTA * QUERIES + 8 * b + lane % 4 * 2);
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
                     float2 weight = pair_of<T>::get(p[2 * b + i]);
                     ds[2 * b + i] =
-                        pack<T>(weight.x * (y[4 * b + 2 * i] - delta.x), weight.y * (y[4 * b + 2 * i + 1] - delta.y));
+                        pack<T>(weight.x * (y[4 * b + 2 * i] - deltas[b].x), weight.y * (y[4 * b + 2 * i + 1] - deltas[b].y));
                 }
             }
         }
@@ -346,29 +375,21 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
         __syncwarp();
         if (lane == 0) barrier_arrive(shared_address(&s.ds_full[at % 2]));
         const int columns = HALVES ? who * (OWN / PANEL) * QUERIES * ROW_BYTES : 0; /* in tiles of rows */
-        issue_dq(dq, at - 1, 0);
+        issue_dq(at - 1, 0);
         add_rows<T, OWN, QUERIES>(dv, p, factor(shared_address(s.d_out[stage]) + columns, QUERIES * ROW_BYTES));
         if constexpr (HALVES) {
             products_wait<1>();
             touch(dq);
-            if (n > 0) send_dq(dq, 0);
-            issue_dq(dq, at - 1, 1);
+            if (n > 0) send_dq(0);
+            issue_dq(at - 1, 1);
         }
         add_rows<T, OWN, QUERIES>(dk, ds, factor(shared_address(s.q[stage]) + columns, QUERIES * ROW_BYTES));
-        products_wait<HALVES ? 1 : 2>();
-        touch(dq);
-        if (n > 0) {
-            if (lane == 0) barrier_arrive(shared_address(&s.ds_empty[(at - 1) % 2]));
-            send_dq(dq, 1);
-        }
         products_wait<1>();
-        touch(dv);
+        touch(dq), touch(dv);
         keep(p);
-        if (WAY == INTEGERS) {
-            const float *own = rows + POWER * QUERIES + (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4;
-            power[0] = own[0] * head_power, power[1] = own[8] * head_power;
-        } else last_head = head, last_tile = tile;
-        number = (int)tile_number<KIND>(c, s.part, w.batch, head, tile);
+        if (n > 0 && lane == 0) barrier_arrive(shared_address(&s.ds_empty[(at - 1) % 2]));
+        last = here;
+        here = next_place(w, here);
     };
 
     barrier_wait(shared_address(&s.keys_full), turn % 2);
@@ -382,40 +403,43 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
         }
     }
     if (total > 0) {
-        float dq[32];
-        uint32_t last = base + total - 1;
+        uint32_t at = base + total - 1;
+        touch(dk), touch(dv), touch(dq); /* so that nothing of them is left to do when products run */
         for (int n = 0; n < total; n++) step(n);
+        if (total > 1) send_dq(1);
+        turn_to_last(at);
         for (int half = 0; half <= HALVES; half++) {
-            issue_dq(dq, last, half);
+            issue_dq(at, half);
             products_wait<0>();
             touch(dk), touch(dq);
             keep(ds);
             if (WAY == ORDERED) {
-                if (lane == 0) barrier_arrive(shared_address(&s.empty[last % STAGES]));
-                if (lane == 0) barrier_arrive(shared_address(&s.ds_empty[last % 2]));
+                if (lane == 0) barrier_arrive(shared_address(&s.empty[at % STAGES]));
+                if (lane == 0) barrier_arrive(shared_address(&s.ds_empty[at % 2]));
             }
-            send_dq(dq, half);
+            send_dq(half);
         }
         group_sync(ALL, CONSUMERS * GROUP);
     }
-    if (WAY == ORDERED && thread == 0) barrier_arrive(shared_address(&s.keys_empty));
-    /* Results leave through the memory of K and V, or of dS where the next keys are on their way. */
-    put_rows<T, OWN, KIND>(c, w, s.part, who, false, shared_address(WAY == ORDERED ? s.ds[0] : s.k), dk, c.scale);
-    put_rows<T, OWN, KIND>(c, w, s.part, who, true,
-                         WAY == ORDERED ? shared_address(s.ds[0]) + KEYS * D * 2 : shared_address(s.v), dv,
-                         KIND == MAPS ? c.kept : 1);
+    /* Results leave through the memory of K and V, or that of dS if it has room for them: the next keys may then come meanwhile. */
+    enum { MEANWHILE = WAY == ORDERED && D <= QUERIES };
+    uint32_t for_dk = shared_address(MEANWHILE ? s.ds[0] : s.k), for_dv = MEANWHILE ? for_dk + KEYS * D * 2 : shared_address(s.v);
+    if (MEANWHILE && thread == 0) barrier_arrive(shared_address(&s.keys_empty));
+    put_rows<T, OWN, KIND>(c, w, s.part, who, false, for_dk, dk, c.scale);
+    put_rows<T, OWN, KIND>(c, w, s.part, who, true, for_dv, dv, KIND == MAPS ? c.kept : 1);
     if (WAY == INTEGERS) {
         if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     } else {
         if (thread == 0) copies_read();
+        if (!MEANWHILE && thread == 0) barrier_arrive(shared_address(&s.keys_empty));
         group_sync(ALL, CONSUMERS * GROUP);
     }
 }
 
 /* A block without its threads' roles: its key tiles of a head in order. */
-template <typename T, int D, int QUERIES, kind KIND, typename F> MHA_DEVICE void in_order(const mha_cuda_backward &c, F each)
+template <int QUERIES, kind KIND, typename F>
+MHA_DEVICE void in_order(const mha_cuda_backward &c, const volatile mha_cuda_share &own, F each)
 {
-    const mha_cuda_share own = mha_cuda_share_of(blockIdx.x, c.G * c.B, c.key_tiles, c.parts);
     uint32_t base = 0;
     for (int turn = 0; turn < own.count; turn++) {
         work w = work_in_order<QUERIES, KIND>(c, own.head, own.first + turn);
@@ -426,7 +450,6 @@ template <typename T, int D, int QUERIES, kind KIND, typename F> MHA_DEVICE void
 
 template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DEVICE void run(const mha_cuda_backward &c)
 {
-    static_assert(WAY == INTEGERS || 2 * KEYS * D <= 2 * QUERIES * KEYS, "dK and dV fit dS");
     extern __shared__ __align__(1024) unsigned char memory[];
     typedef shared_memory<T, D, QUERIES, KIND> layout;
     enum { STAGES = layout::STAGES };
@@ -447,6 +470,7 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
             barrier_make(shared_address(&s.bits_full[i]), BIT_FINDERS);
             barrier_make(shared_address(&s.bits_empty[i]), CONSUMERS * GROUP);
         }
+        if (WAY == ORDERED) s.share = mha_cuda_share_of(blockIdx.x, c.G * c.B, c.key_tiles, c.parts);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         publish_shared();
     }
@@ -457,16 +481,17 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
         find_part(*s.part, c, true, slot, KEYS, c.key_tiles, QUERIES);
     }
     wait_for_last();
+    const int who = (int)uniform(threadIdx.x / GROUP) - 1;
     if constexpr (WAY == ORDERED) {
         if (threadIdx.x < GROUP) {
             registers_give<FEW>();
             if (threadIdx.x == 0)
-                in_order<T, D, QUERIES, KIND>(
-                    c, [&](const work &w, uint32_t base, int turn) { copy_turn(s, c, w, base, turn); });
+                in_order<QUERIES, KIND>(
+                    c, s.share, [&](const work &w, uint32_t base, int turn) { copy_turn(s, c, w, base, turn); });
         } else {
             registers_take<MANY>();
-            in_order<T, D, QUERIES, KIND>(c, [&](const work &w, uint32_t base, int turn) {
-                compute_all<T, D, QUERIES, KIND, ORDERED>(s, c, w, threadIdx.x / GROUP - 1, base, turn);
+            in_order<QUERIES, KIND>(c, s.share, [&](const work &w, uint32_t base, int turn) {
+                compute_all<T, D, QUERIES, KIND, ORDERED>(s, c, w, who, base, turn);
             });
             if (threadIdx.x % GROUP == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
         }
@@ -474,7 +499,7 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
     }
     work w = work_of<QUERIES, KIND>(c, s.part);
     if (w.count < 0) return; /* there is no such tile */
-    if constexpr (KIND >= SEQUENCES || HALVES) { /* for want of registers */
+    if constexpr (KIND >= OPTIONS || HALVES) { /* for want of registers */
         if (threadIdx.x == 0) s.own = w;
         __syncthreads();
         if (threadIdx.x < GROUP) {
@@ -484,7 +509,7 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
                 if (threadIdx.x >= GROUP - BIT_FINDERS && (c.mask.data || c.dropped) && w.count) find_all_bits<QUERIES>(s, c, s.own);
         } else {
             registers_take<MANY>();
-            compute_all<T, D, QUERIES, KIND, INTEGERS, volatile work>(s, c, s.own, threadIdx.x / GROUP - 1, 0, 0);
+            compute_all<T, D, QUERIES, KIND, INTEGERS, volatile work>(s, c, s.own, who, 0, 0);
         }
         return;
     }
@@ -493,7 +518,7 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
         if (threadIdx.x == 0) copy_all(s, c, w);
     } else {
         registers_take<MANY>();
-        compute_all<T, D, QUERIES, KIND, INTEGERS>(s, c, w, threadIdx.x / GROUP - 1, 0, 0);
+        compute_all<T, D, QUERIES, KIND, INTEGERS>(s, c, w, who, 0, 0);
     }
 }
 

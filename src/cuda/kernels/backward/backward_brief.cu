@@ -25,3 +25,5 @@
 
 KERNELS(bf16_64, __nv_bfloat16, 64, 128)
 KERNELS(f16_64, __half, 64, 128)
+KERNELS(bf16_128, __nv_bfloat16, 128, 64)
+KERNELS(f16_128, __half, 128, 64)

@@ -23,6 +23,7 @@ template <typename T, int D, int QUERIES, kind KIND> struct shared_memory {
         map_empty[2], bits_full[BIT_STAGES], bits_empty[BIT_STAGES];
     part_of_sequence part[1]; /* of the kernels of sequences */
     work own;                 /* likewise, because there are few registers */
+    mha_cuda_share share;     /* of a block whose sums are in order */
     place_of_bits found[BIT_FINDERS / 32];
 };
 
@@ -78,6 +79,24 @@ template <typename WORK> MHA_DEVICE int tile_at(const WORK &w, int i)
 {
     int at = w.start + i;
     return w.from + (at >= w.count ? at - w.count : at);
+}
+
+/* A tile of rows, and its query head. */
+struct place_of_rows {
+    int head, tile;
+};
+
+/* All of a block, in their order: the first of those of `group` query heads, and the next one. */
+template <typename WORK> MHA_DEVICE place_of_rows first_place(const WORK &w, int group)
+{
+    return {w.head * group, w.from + w.start};
+}
+
+template <typename WORK> MHA_DEVICE place_of_rows next_place(const WORK &w, place_of_rows p)
+{
+    p.tile = p.tile + 1 == w.from + w.count ? w.from : p.tile + 1;
+    if (p.tile == w.from + w.start) p.head++;
+    return p;
 }
 
 /* ---- The warpgroup that copies ---------------------------------------------------------------------------------- */

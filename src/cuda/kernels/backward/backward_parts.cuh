@@ -19,7 +19,7 @@ namespace
 #ifndef MHA_CUDA_BACKWARD_KEYS
 #define MHA_CUDA_BACKWARD_KEYS 128
 #endif
-enum { GROUP = 128, CONSUMERS = 2, KEYS = MHA_CUDA_BACKWARD_KEYS, ALL = 1 };
+enum { GROUP = 128, CONSUMERS = 2, KEYS = MHA_CUDA_BACKWARD_KEYS, ALL = 1, TURN = ALL + 1 + CONSUMERS };
 enum { HALVES = KEYS == 64 }; /* of columns, in place of keys */
 enum { PIECE = 64 * 64 };     /* numbers of dQ that a warpgroup computes at a time */
 

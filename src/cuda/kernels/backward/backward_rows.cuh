@@ -332,7 +332,7 @@ MHA_DEVICE void convert_rows(const mha_cuda_backward &c, const part_of_sequence 
         }
         T *dq = (T *)c.dq.data + head * c.dq.head;
         dq += KIND >= SEQUENCES ? p->query_batch * c.dq.batch + p->query_row * c.dq.row : batch * c.dq.batch;
-        put_dq<T, QUERIES>(c, x, dq, padded, tile, who + 2 * piece, warp);
+        put_dq<T, QUERIES>(c, x, dq, padded, tile, who + 2 * piece);
     }
 }
 
@@ -385,7 +385,7 @@ MHA_DEVICE void finish_rows(const mha_cuda_backward &c, int tile, int head, int 
 #pragma unroll
         for (int i = 0; i < 16; i++) x[i] = pack<T>(dq[2 * i] * c.scale, dq[2 * i + 1] * c.scale);
         T *dq_rows = (T *)c.dq.data + batch * c.dq.batch + head * c.dq.head;
-        if (there) put_dq<T, QUERIES>(c, x, dq_rows, c.Tq, tile, who, warp);
+        if (there) put_dq<T, QUERIES>(c, x, dq_rows, c.Tq, tile, who);
         __syncthreads();
     }
     if (is_lost_tile<QUERIES, FULL, ORDERED>(c, nullptr, tile, head, batch)) rows_carefully<T, D, QUERIES>(c, tile, head, batch);

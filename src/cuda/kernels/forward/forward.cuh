@@ -91,10 +91,6 @@ template <typename T, int D, int KEYS> MHA_DEVICE void begin_results(float (&o)[
     products_commit();
 }
 
-/* Zero, but the compiler does not know it: an address with it is computed by every thread. Arriving at that of K, and the wait for O
- * behind it, then come amid the exponentials. Before or after them forward at D 128 takes 6 or 11 % longer. */
-MHA_DEVICE uint32_t unknown_zero(void) { return threadIdx.x >> 30; }
-
 template <typename T, int D, int CONSUMERS, int KEYS, kind KIND, typename TILE>
 MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, const mha_cuda_forward &c, const TILE &t,
                              progress<shared_memory<T, D, CONSUMERS, KEYS, KIND>> &at, int who)
@@ -193,6 +189,8 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             if (CONSUMERS > 1) group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
             products_wait<1>();
             touch(x);
+            /* With an address that every thread computes, this and the wait for O come amid the exponentials. Before or after them
+             * forward at D 128 takes 6 or 11 % longer. */
             if (thread == 0) barrier_arrive(shared_address(&s.k_empty[at.k.stage()]) + (KIND < OPTIONS ? unknown_zero() : 0));
             at.k.next();
             if (masked) mask();
@@ -384,7 +382,7 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
             if (threadIdx.x >= own::FIRST_FINDER) find_all_bits<layout, KEYS, CONSUMERS, own>(s, c);
     } else if (!own::APART || threadIdx.x < own::FIRST_FINDER) {
         registers_take<own::MANY>();
-        int who = threadIdx.x / GROUP - 1;
+        int group = threadIdx.x / GROUP, who = (D <= 128 ? (int)uniform(group) : group) - 1; /* beyond, registers spill */
         if (CONSUMERS > 1 && who == CONSUMERS - 1) group_arrive(TURN, 2 * GROUP); /* the first one may begin */
         if constexpr (layout::AHEAD) compute_ahead<T, D, CONSUMERS, KEYS, KIND>(s, c, who);
         else compute_tiles<T, D, CONSUMERS, KEYS, KIND>(s, c, who);
