@@ -28,7 +28,8 @@ typedef struct bound {
     double *dlse; /* (B,H,Tq) or NULL */
     double *ds;   /* (B,H,Tq,Tk) */
     double scale, share;
-    double rounded; /* what an engine's rounding of weights and dS to 16 bits may cost, relative to them */
+    double rounded; /* what an engine's rounding of weights to 16 bits may cost, relative to them */
+    double grown;   /* and of dS, which tensor cores compute from rounded weights */
     double coarse;  /* and below the normal range of float16 */
     double flushed; /* what it takes for zero: bfloat16 numbers below the normal range */
     double *most;   /* (B,G): what |dS K| is at most for |dO| = 1; where tensor cores sum dQ */
@@ -106,7 +107,7 @@ static void bound_score(bound *s, const pair *x, double common, double common_er
     double off = cap > 0 ? p->allowed.scores[REF_CAPPED][x->at] / cap : 0;
     double C = cap > 0 ? off * (2 * fabs(flat) + off) + 4 * U : 0;
     double T = s->scale * (S * (slope + C) + fabs(ds) * C), t = s->scale * fabs(ds) * slope;
-    T += s->rounded * (t + T) + s->coarse * s->scale;
+    T += s->grown * (t + T) + s->coarse * s->scale;
     double rows = (double)p->c.Tq * s->share, distance = fabs((double)(ref_position(&p->ref, x->b, x->i) - x->j));
     for (int64_t d = 0; d < D; d++) {
         g->allowed[GRAD_Q][x->row * D + d] +=
@@ -253,6 +254,7 @@ void gradients_solve(gradients *g)
     bool half = p->tensor_cores && g->dout.view.type == MHA_FLOAT16;
     bool brief = p->engine && g->dout.view.type == MHA_BFLOAT16;
     s.rounded = brief ? 0x1.02p-8 : half ? 0x1.02p-11 : 0;
+    s.grown = p->tensor_cores ? 2 * s.rounded : s.rounded;
     s.coarse = half ? 0x1p-25 : 0;
     s.flushed = brief ? 0x1p-126 : 0;
     s.most = p->tensor_cores && (half || brief) ? largest(p) : NULL;
