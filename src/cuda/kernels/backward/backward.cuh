@@ -223,8 +223,8 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32, first_key = HALVES ? 0 : who * 64;
     int key = w.first + first_key + warp * 16 + lane / 4, group = c.H / c.G, total = group * w.count;
     float dk[OWN / 2], dv[OWN / 2], power[2], scale = c.scale * 1.44269504f;
-    /* Warpgroups that are free to begin together compute at the same time, and their products wait for it: 4 to 6 % slower. Where it is the
-     * turns that cost, there are none. */
+    /* Warpgroups that may begin a step together end up in step: both compute at the same time, and the tensor cores wait. Turns at S and
+     * dP keep them apart, which saves 4 to 6 % with these kernels, and costs as much with the others. */
     enum { TURNS = WAY == INTEGERS && !HALVES && (KIND < OPTIONS || (KIND == OPTIONS && D == 64)) };
     enum { LANES = KIND < OPTIONS || (KIND == OPTIONS && D == 128) ? 32 : 1 }; /* where registers for it cost nothing else */
     float head_power = WAY == INTEGERS ? power_of<KIND, LANES>(c, s.part, w.head, w.batch) : 1;
@@ -234,8 +234,8 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
     uint64_t v = factor(shared_address(s.v) + first_key * ROW_BYTES, 0);
     float dq[32];
     place_of_rows here = first_place(w, group), last = here, sent = here; /* this tile, the last, and that of dq */
-    int number = 0;                                                       /* of the latter, among all */
-    uint32_t after_power = 0;
+    int number = 0;                                                       /* of that of dq, among all */
+    uint32_t after_power = 0; /* zero, known when `power` has been read */
 #pragma unroll
     for (int i = 0; i < OWN / 2; i++) dk[i] = dv[i] = 0;
 
