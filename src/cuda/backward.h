@@ -31,7 +31,9 @@ typedef struct mha_cuda_backward {
     int32_t parts;       /* dQ in order: blocks that share a key head (schedule.h); their sums are (parts,B,H,...) */
     int32_t causal;      /* whether rows see no keys beyond i + offset; for `convert` */
     mha_cuda_rows queries, grad_k, grad_v;
-    int32_t *lost_keys; /* (B,G,key_tiles): whether dK or dV of a tile is not finite */
+    float *powers;       /* (B,G): the power of two of a key head's numbers in the integers of dQ */
+    int32_t *lost_heads; /* (B,G): whether a key or a gradient is not finite: the tiles have to be looked at */
+    int32_t *lost_keys;  /* (B,G,key_tiles): whether dK or dV of a tile is not finite */
 
     /* For the kernels with options: as in forward.h. */
     int32_t left, right;

@@ -230,6 +230,8 @@ static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan,
                              .queries = rows_of(p->q),
                              .grad_k = rows_of(dk),
                              .grad_v = rows_of(dv),
+                             .powers = s->powers,
+                             .lost_heads = s->lost_heads,
                              .lost_keys = s->lost_keys,
                              .lost_rows = s->lost_rows};
     TRY(mha_cuda_map(p->ctx, &c->q, p->q, plan->rows));
@@ -332,8 +334,9 @@ static mha_status start_backward(const mha_cuda_backward *c, const mha_cuda_plan
 {
     enum { THREADS = 256 }; /* of the kernels before and after */
     int64_t heads = (int64_t)c->H * c->B, key_heads = (int64_t)c->G * c->B, rows = heads * c->row_tiles,
-            bounds = key_heads * c->bound_tiles, tiles = key_heads * c->key_tiles + rows;
-    if (plan->brief && plan->parts == 1) tiles = key_heads;
+            bounds = key_heads * c->bound_tiles, tiles = rows;
+    if (plan->brief && plan->parts == 1)
+        tiles = rows < mha_cuda_of(ctx)->processors ? rows : mha_cuda_of(ctx)->processors;
     if (plan->spans) {
         tiles = rows = (int64_t)c->H * c->row_slots;
         bounds = (int64_t)c->G * c->bound_slots;

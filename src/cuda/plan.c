@@ -453,6 +453,8 @@ void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda
     if (parts)
         MHA_TAKE(arena, s->sums, mha_arena_times(row_tiles, parts * plan->rows * backward_widths[plan->width].columns));
     MHA_TAKE(arena, s->lost_keys, p->B * p->G * plan->key_tiles);
+    MHA_TAKE(arena, s->lost_heads, p->B * p->G);
+    if (!plan->brief) MHA_TAKE(arena, s->powers, p->B * p->G);
     if (plan->brief || plan->kind >= MHA_CUDA_OPTIONS) MHA_TAKE(arena, s->lost_rows, tiles);
     if (plan->kind < MHA_CUDA_OPTIONS) return;
     MHA_TAKE(arena, s->any, 1);

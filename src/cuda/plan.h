@@ -141,6 +141,8 @@ typedef struct mha_cuda_scratch {
     int32_t *any;                /* one: whether anything is lost, with options */
     double *numbers;             /* (B,H,Tq,MHA_CUDA_ROW_NUMBERS), to repair what is lost */
     int32_t *lost_keys;          /* (B,G,key_tiles) */
+    int32_t *lost_heads;         /* (B,G) */
+    float *powers;               /* likewise; none if brief */
 } mha_cuda_scratch;
 
 /* Layouts (core/arena.h). */

@@ -19,10 +19,13 @@ template <int N> MHA_DEVICE bool is_lost(const float (&x)[N])
 }
 
 /* A row of D numbers: lane l has the pairs 64 k + 2 l, and zeros behind the last one. */
-template <int D> struct careful_row {
+template <int D, typename NUMBER = float> struct careful_row {
     enum { PAIRS = (D + 63) / 64, COUNT = 2 * PAIRS };
-    double x[COUNT];
+    NUMBER x[COUNT];
 };
+
+/* A sum of rows. */
+template <int D> using careful_sum = careful_row<D, double>;
 
 template <typename T, int D>
 MHA_DEVICE careful_row<D> careful_load(const mha_cuda_rows &t, int batch, int head, int row, int width = D)
@@ -43,7 +46,7 @@ template <int D> MHA_DEVICE double careful_dot(const careful_row<D> &a, const ca
 {
     double sum = 0;
 #pragma unroll
-    for (int i = 0; i < careful_row<D>::COUNT; i++) sum += a.x[i] * b.x[i];
+    for (int i = 0; i < careful_row<D>::COUNT; i++) sum += (double)a.x[i] * (double)b.x[i];
     for (int lane = 16; lane; lane /= 2) sum += __shfl_xor_sync(~0u, sum, lane);
     return sum;
 }
@@ -54,14 +57,14 @@ template <int D> MHA_DEVICE double careful_score(double scale, const careful_row
     return __dmul_rn(scale, careful_dot(q, k));
 }
 
-template <int D> MHA_DEVICE void careful_add(careful_row<D> &to, double by, const careful_row<D> &x)
+template <int D> MHA_DEVICE void careful_add(careful_sum<D> &to, double by, const careful_row<D> &x)
 {
 #pragma unroll
-    for (int i = 0; i < careful_row<D>::COUNT; i++) to.x[i] += by * x.x[i];
+    for (int i = 0; i < careful_row<D>::COUNT; i++) to.x[i] += by * (double)x.x[i];
 }
 
 /* To a tile in shared memory whose panels are `panel` bytes apart. */
-template <typename T, int D> MHA_DEVICE void careful_put(uint32_t to, int panel, int row, const careful_row<D> &x)
+template <typename T, int D> MHA_DEVICE void careful_put(uint32_t to, int panel, int row, const careful_sum<D> &x)
 {
     int lane = threadIdx.x % 32;
     uint32_t at = to + row * ROW_BYTES + ((lane / 4) ^ (row % 8)) * 16 + lane % 4 * 4;

@@ -225,7 +225,9 @@ static void prepare(const mha_cuda_backward *c, int width, bool half)
 {
     int rows = rows_of_tile(width);
     for (int64_t n = 0; n < (int64_t)c->B * c->G * c->bound_tiles * 2; n++) c->bounds[n] = 1;
-    for (int64_t n = 0; c->any && n < (int64_t)c->B * c->G * c->key_tiles; n++) c->lost_keys[n] = 0;
+    for (int64_t n = 0; n < (int64_t)c->B * c->G * c->key_tiles; n++) c->lost_keys[n] = 0;
+    for (int64_t n = 0; n < (int64_t)c->B * c->G; n++) c->lost_heads[n] = 0;
+    for (int64_t n = 0; c->powers && n < (int64_t)c->B * c->G; n++) c->powers[n] = 1;
     if (c->any) *c->any = 0;
     for (int64_t tile = 0; tile < (int64_t)c->B * c->H * c->row_tiles; tile++)
         for (int r = 0; r < rows; r++) {
@@ -373,8 +375,8 @@ static const char *backward(const fake_launch *l)
             return "blocks";
         prepare(c, width, half);
     } else if (strstr(l->name, "convert")) {
-        int tiles = c->G * c->B * c->key_tiles + c->H * c->B * c->row_tiles;
-        if ((int)l->blocks != (c->parts == 1 ? c->G * c->B : tiles) || l->threads != 256) return "blocks";
+        int tiles = c->H * c->B * c->row_tiles, few = c->parts == 1 && tiles > FAKE_PROCESSORS;
+        if ((int)l->blocks != (few ? FAKE_PROCESSORS : tiles) || l->threads != 256) return "blocks";
         convert(c, width, half);
     } else {
         if ((int)l->blocks != (brief ? c->parts : c->key_tiles) * c->G * c->B || l->threads != 384) return "blocks";

@@ -102,6 +102,7 @@ static void prepare(const mha_cuda_backward *c, int rows, int width)
     for (int64_t n = 0; n < tiles * rows * width; n++) c->sums[n] = 0;
     for (int64_t n = 0; n < (int64_t)c->B * c->G * c->key_tiles; n++) c->lost_keys[n] = 0;
     for (int64_t n = 0; n < (int64_t)c->B * c->H * c->row_tiles; n++) c->lost_rows[n] = 0;
+    for (int64_t n = 0; n < (int64_t)c->B * c->G; n++) c->lost_heads[n] = 0, c->powers[n] = 1;
     *c->any = 0;
 }
 

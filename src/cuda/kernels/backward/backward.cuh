@@ -60,6 +60,7 @@ MHA_DEVICE void put_rows(const mha_cuda_backward &c, const WORK &w, const volati
     int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8, column = HALVES ? who * D : 0;
     to += HALVES ? column / PANEL * KEYS * ROW_BYTES : who * 64 * ROW_BYTES;
     if (is_lost(x)) {
+        c.lost_heads[w.batch * c.G + w.head] = 1;
         c.lost_keys[(w.batch * c.G + w.head) * c.key_tiles + w.first / KEYS] = 1;
         if (c.any) *c.any = 1;
     }
@@ -93,40 +94,32 @@ MHA_DEVICE void put_rows(const mha_cuda_backward &c, const WORK &w, const volati
     }
 }
 
-/* 64 columns of dQ of 16 rows, as the lanes of a warp hold them, to the `rows` rows at `dq`. Four lanes have a row together, two numbers each
- * of every eight: they exchange them for eight in a row. */
+/* 64 columns of dQ of 16 rows, as the lanes of a warp hold them, to the `rows` rows at `dq`: through shared memory, so that eight lanes
+ * write a row. */
 template <typename T, int QUERIES>
 MHA_DEVICE void put_dq(const mha_cuda_backward &c, const uint32_t (&x)[16], T *dq, int rows, int tile, int who)
 {
+    enum { WARPS = CONSUMERS * GROUP / 32 };
+    __shared__ alignas(128) unsigned char staged[WARPS][16 * ROW_BYTES];
     uint32_t thread; /* read again: there are no registers for what is known of it */
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-    int lane = thread % 32, row = (QUERIES == 128 ? who * 64 : 0) + thread % GROUP / 32 * 16 + lane / 4;
+    int lane = thread % 32, row = lane / 8 % 2 * 8 + lane % 8, column = (QUERIES == 128 ? 0 : who * 64) + lane % 8 * 8;
+    int first = tile * QUERIES + (QUERIES == 128 ? who * 64 : 0) + thread % GROUP / 32 * 16 + lane / 8;
+    uint32_t own = shared_address(staged[thread / 32 % WARPS]);
+    __syncwarp(); /* the last ones have been read */
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-        int own = tile * QUERIES + row + 8 * half;
+    for (int b = 0; b < 8; b += 2)
+        store_matrices(own + row * ROW_BYTES + ((b + lane / 16) ^ (row % 8)) * 16, x[2 * b], x[2 * b + 1], x[2 * b + 2],
+                       x[2 * b + 3]);
+    __syncwarp();
 #pragma unroll
-        for (int i = 0; i < 8; i += 4) {
-            uint32_t y[4];
-#pragma unroll
-            for (int step = 0; step < 4; step++) {
-                /* Lane l sends what lane l ^ step stores: its part of eight i + (l ^ step). */
-                int to = lane % 4 ^ step;
-                uint32_t mine = to == 0   ? x[2 * i + half]
-                                : to == 1 ? x[2 * i + 2 + half]
-                                : to == 2 ? x[2 * i + 4 + half]
-                                          : x[2 * i + 6 + half];
-                y[step] = __shfl_xor_sync(~0u, mine, step);
-            }
-            /* y[step] comes from lane l ^ step and is its place in the eight. */
-            uint32_t z[4];
-#pragma unroll
-            for (int place = 0; place < 4; place++) {
-                int step = place ^ lane % 4;
-                z[place] = step == 0 ? y[0] : step == 1 ? y[1] : step == 2 ? y[2] : y[3];
-            }
-            int column = (QUERIES == 128 ? 0 : who * 64) + (i + lane % 4) * 8;
-            if (own < rows && column < c.D) *(uint4 *)(dq + own * c.dq.row + column) = make_uint4(z[0], z[1], z[2], z[3]);
-        }
+    for (int r = 0; r < 16; r += 4) {
+        uint4 y;
+        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(y.x), "=r"(y.y), "=r"(y.z), "=r"(y.w)
+                     : "r"(own + (r + lane / 8) * ROW_BYTES + ((lane % 8) ^ ((r + lane / 8) % 8)) * 16)
+                     : "memory");
+        if (first + r < rows && column < c.D) *(uint4 *)(dq + (first + r) * c.dq.row + column) = y;
     }
 }
 
@@ -214,7 +207,7 @@ MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k
 
 /* dQ of tile n - 1 is computed in the step of tile n, so that the warpgroups need not wait for each other's dS, and leaves in the next
  * step, when S of tile n + 1 is under way: the tensor cores should not wait for it. (In the first step its products are those of whatever
- * the memory holds, and are not used.) */
+ * the memory holds, and are not used.) In order it leaves at once, which is 1 to 7 % faster with the few steps of brief sequences. */
 template <typename T, int D, int QUERIES, kind KIND, sums WAY, typename WORK>
 MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const WORK &w, int who,
                             uint32_t base, int turn)
@@ -226,6 +219,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
     /* Warpgroups that may begin a step together end up in step: both compute at the same time, and the tensor cores wait. Turns at S and
      * dP keep them apart, which saves 4 to 6 % with these kernels. With options at D 128, and in order, they cost 2 to 7 %. */
     enum { TURNS = WAY == INTEGERS && !HALVES && (KIND < OPTIONS || (KIND == OPTIONS && D == 64)) };
+    enum { LATE = WAY == INTEGERS }; /* whether dQ leaves in the next step */
     enum { LANES = KIND < OPTIONS || (KIND == OPTIONS && D == 128) ? 32 : 1 }; /* where registers for it cost nothing else */
     float head_power = WAY == INTEGERS ? power_of<KIND, LANES>(c, s.part, w.head, w.batch) : 1;
     bool tail = w.first + KEYS > c.Tk;
@@ -272,7 +266,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
                 sums[i / 4 * GROUP] = make_float4(dq[i], dq[i + 1], dq[i + 2], dq[i + 3]);
             return;
         }
-        if (is_lost(dq)) c.lost_rows[number] = 1;
+        if (is_lost(dq)) c.lost_rows[number] = c.lost_heads[w.batch * c.G + w.head] = 1;
         uint32_t x[16];
 #pragma unroll
         for (int i = 0; i < 16; i++) x[i] = pack<T>(dq[2 * i] * c.scale, dq[2 * i + 1] * c.scale);
@@ -314,7 +308,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
             products_wait<1>();
             touch(dk);
             keep(ds);
-            if (n > 1) send_dq(1);
+            if (LATE && n > 1) send_dq(1);
             turn_to_last(at - 1);
         };
         auto free_last = [&](void) { /* its rows, and the turn */
@@ -384,6 +378,11 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
             issue_dq(at - 1, 1);
         }
         add_rows<T, OWN, QUERIES>(dk, ds, factor(shared_address(s.q[stage]) + columns, QUERIES * ROW_BYTES));
+        if (!LATE) {
+            products_wait<2>();
+            touch(dq);
+            if (n > 0) send_dq(1);
+        }
         products_wait<1>();
         touch(dq), touch(dv);
         keep(p);
@@ -406,7 +405,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
         uint32_t at = base + total - 1;
         touch(dk), touch(dv), touch(dq); /* so that nothing of them is left to do when products run */
         for (int n = 0; n < total; n++) step(n);
-        if (total > 1) send_dq(1);
+        if (LATE && total > 1) send_dq(1);
         turn_to_last(at);
         for (int half = 0; half <= HALVES; half++) {
             issue_dq(at, half);
@@ -428,6 +427,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
     put_rows<T, OWN, KIND>(c, w, s.part, who, false, for_dk, dk, c.scale);
     put_rows<T, OWN, KIND>(c, w, s.part, who, true, for_dv, dv, KIND == MAPS ? c.kept : 1);
     if (WAY == INTEGERS) {
+        if (who == 0 && thread == 0) c.powers[w.batch * c.G + w.head] = head_power;
         if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     } else {
         if (thread == 0) copies_read();

@@ -12,12 +12,12 @@
     {                                                                                         \
         run<T, D, QUERIES, CAUSAL, ORDERED>(c);                                               \
     }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256, 4)                                         \
+    extern "C" __global__ void __launch_bounds__(256, 4)                                      \
         backward_##NAME##_brief_prepare(const __grid_constant__ mha_cuda_backward c)          \
     {                                                                                         \
         prepare_in_order<T, D, QUERIES>(c);                                                   \
     }                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256, 2)                                         \
+    extern "C" __global__ void __launch_bounds__(256, (D) > 64 ? 2 : 3)                       \
         backward_##NAME##_brief_convert(const __grid_constant__ mha_cuda_backward c)          \
     {                                                                                         \
         convert_in_order<T, D, QUERIES>(c);                                                   \

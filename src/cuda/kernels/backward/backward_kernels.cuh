@@ -10,8 +10,9 @@
         BODY;                                                                                                        \
     }
 
-/* Blocks of `prepare` that a multiprocessor runs at a time. */
+/* Blocks of `prepare` and of `convert` that a multiprocessor runs at a time. */
 #define PREPARES(D) ((D) > 128 ? 2 : 4)
+#define CONVERTS(D) ((D) > 128 ? 1 : (D) > 64 ? 2 : 3)
 
 /* Sequences that are alike, without maps. */
 #define BACKWARD_PLAIN(NAME, T, D, QUERIES)                                          \
@@ -19,13 +20,13 @@
     BACKWARD_KERNEL(NAME##_causal, (384, 1), (run<T, D, QUERIES, CAUSAL>(c)))        \
     BACKWARD_KERNEL(NAME##_options, (384, 1), (run<T, D, QUERIES, OPTIONS>(c)))      \
     BACKWARD_KERNEL(NAME##_prepare, (256, PREPARES(D)), (prepare<T, D, QUERIES>(c))) \
-    BACKWARD_KERNEL(NAME##_convert, (256), (convert<T, D, QUERIES>(c)))
+    BACKWARD_KERNEL(NAME##_convert, (256, CONVERTS(D)), (convert<T, D, QUERIES>(c)))
 
 /* Tiles of sequences, with maps or without. */
 #define BACKWARD_PARTS(NAME, T, D, QUERIES, KIND)                                                \
     BACKWARD_KERNEL(NAME, (384, 1), (run<T, D, QUERIES, KIND>(c)))                               \
     BACKWARD_KERNEL(NAME##_prepare, (256, PREPARES(D)), (prepare_parts<T, D, QUERIES, KIND>(c))) \
-    BACKWARD_KERNEL(NAME##_convert, (256), (convert_parts<T, D, QUERIES, KIND>(c)))
+    BACKWARD_KERNEL(NAME##_convert, (256, CONVERTS(D)), (convert_parts<T, D, QUERIES, KIND>(c)))
 
 #define BACKWARD_ALL_PARTS(NAME, KIND)                            \
     BACKWARD_PARTS(bf16_128_##NAME, __nv_bfloat16, 128, 64, KIND) \

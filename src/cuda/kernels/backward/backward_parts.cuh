@@ -112,7 +112,8 @@ MHA_DEVICE bounds_of_head bounds_at(const mha_cuda_backward &c, const volatile p
     return {c.bounds + 2 * ((int64_t)batch * c.G + head) * c.bound_tiles, c.bound_tiles};
 }
 
-/* The power of two that a key head's numbers have in the integers of dQ. LANES of a warp look for it together. */
+/* The power of two that a key head's numbers have in the integers of dQ. LANES of a warp look for it together, and say if a bound is
+ * infinite. */
 template <kind KIND, int LANES>
 MHA_DEVICE float power_of(const mha_cuda_backward &c, const volatile part_of_sequence *p, int head, int batch)
 {
@@ -121,6 +122,7 @@ MHA_DEVICE float power_of(const mha_cuda_backward &c, const volatile part_of_seq
     for (int i = threadIdx.x % LANES; i < bounds.count; i += LANES) {
         norm = fmaxf(norm, bounds.first[2 * i]);
         if (bounds.first[2 * i + 1] < INFINITY) number = fmaxf(number, bounds.first[2 * i + 1]);
+        else c.lost_heads[batch * c.G + head] = 1;
     }
     for (int lane = LANES / 2; lane; lane /= 2) {
         norm = fmaxf(norm, __shfl_xor_sync(~0u, norm, lane));

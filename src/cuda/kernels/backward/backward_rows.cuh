@@ -160,6 +160,11 @@ MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, const part_of_sequence 
             if (first + above < padded) sums[i + threadIdx.x] = make_int4(0, 0, 0, 0);
         }
     } else if (threadIdx.x == 0) c.lost_rows[number] = 0;
+    if (tile == 0 && head % (c.H / c.G) == 0 && threadIdx.x == 0) {
+        int own = batch * c.G + head / (c.H / c.G);
+        c.lost_heads[own] = 0;
+        if (WAY == INTEGERS) c.powers[own] = 1;
+    }
     if (threadIdx.x < QUERIES) { /* while `out` and `dout` are on their way */
         int row = first + threadIdx.x;
         rows[LSE * QUERIES + threadIdx.x] =
@@ -228,7 +233,7 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void prepare_in_order(const
 
 /* Numbers of a row to memory. */
 template <typename T, int D>
-MHA_DEVICE void careful_store(const mha_cuda_rows &t, int batch, int head, int row, const careful_row<D> &x, int width)
+MHA_DEVICE void careful_store(const mha_cuda_rows &t, int batch, int head, int row, const careful_sum<D> &x, int width)
 {
     T *to = (T *)t.data + batch * t.batch + head * t.head + row * t.row + threadIdx.x % 32 * 2;
     for (int k = 0; k < D / 64; k++)
@@ -243,7 +248,8 @@ __device__ __noinline__ void rows_carefully(const mha_cuda_backward &c, int tile
     int own = head / (c.H / c.G);
     for (int row = tile * QUERIES + threadIdx.x / 32; row < min(c.Tq, (tile + 1) * QUERIES); row += 8) {
         int keys = keys_seen<FULL>(c, nullptr, row);
-        careful_row<D> sum = {{0}}, q = careful_load<T, D>(c.queries, batch, head, row, c.D);
+        careful_sum<D> sum = {{0}};
+        careful_row<D> q = careful_load<T, D>(c.queries, batch, head, row, c.D);
         careful_row<D> d = careful_load<T, D>(c.d_o, batch, head, row, c.E);
         double lse = keys ? careful_lse<T, D>(c, batch, head, row, q) : 0;
         for (int j = 0; j < keys; j++) {
@@ -255,25 +261,35 @@ __device__ __noinline__ void rows_carefully(const mha_cuda_backward &c, int tile
     }
 }
 
-/* dK and dV of a tile of keys, a warp for each. */
+/* dK and dV of a key, by a warp. */
 template <typename T, int D>
-__device__ __noinline__ void keys_carefully(const mha_cuda_backward &c, int tile, int head, int batch)
+MHA_DEVICE void key_carefully(const mha_cuda_backward &c, int key, int head, int batch)
 {
     int group = c.H / c.G;
-    for (int key = tile * KEYS + threadIdx.x / 32; key < min(c.Tk, (tile + 1) * KEYS); key += 8) {
-        careful_row<D> dk = {{0}}, dv = {{0}}, k = careful_load<T, D>(c.keys, batch, head, key, c.D);
-        careful_row<D> v = careful_load<T, D>(c.values, batch, head, key, c.E);
-        for (int n = head * group; n < (head + 1) * group; n++)
-            for (int row = c.causal ? max(0, key - c.offset) : 0; row < c.Tq; row++) {
-                careful_row<D> q = careful_load<T, D>(c.queries, batch, n, row, c.D);
-                careful_row<D> d = careful_load<T, D>(c.d_o, batch, n, row, c.E);
-                double lse = careful_lse<T, D>(c, batch, n, row, q);
-                careful_pair x = careful_weight<T, D>(c, batch, n, row, lse, q, k, d, v);
-                careful_add(dk, x.ds * (double)c.scale, q);
-                careful_add(dv, x.p, d);
-            }
-        careful_store<T>(c.grad_k, batch, head, key, dk, c.D);
-        careful_store<T>(c.grad_v, batch, head, key, dv, c.E);
+    careful_sum<D> dk = {{0}}, dv = {{0}};
+    careful_row<D> k = careful_load<T, D>(c.keys, batch, head, key, c.D);
+    careful_row<D> v = careful_load<T, D>(c.values, batch, head, key, c.E);
+    for (int n = head * group; n < (head + 1) * group; n++)
+        for (int row = c.causal ? max(0, key - c.offset) : 0; row < c.Tq; row++) {
+            careful_row<D> q = careful_load<T, D>(c.queries, batch, n, row, c.D);
+            careful_row<D> d = careful_load<T, D>(c.d_o, batch, n, row, c.E);
+            double lse = careful_lse<T, D>(c, batch, n, row, q);
+            careful_pair x = careful_weight<T, D>(c, batch, n, row, lse, q, k, d, v);
+            careful_add(dk, x.ds * (double)c.scale, q);
+            careful_add(dv, x.p, d);
+        }
+    careful_store<T>(c.grad_k, batch, head, key, dk, c.D);
+    careful_store<T>(c.grad_v, batch, head, key, dv, c.E);
+}
+
+/* The key tiles of a head that are lost, of every `step`th from `tile` on. */
+template <typename T, int D>
+__device__ __noinline__ void keys_carefully(const mha_cuda_backward &c, int tile, int step, int head, int batch)
+{
+    for (; tile < c.key_tiles; tile += step) {
+        if (!c.lost_keys[(batch * c.G + head) * c.key_tiles + tile]) continue;
+        for (int key = tile * KEYS + threadIdx.x / 32; key < min(c.Tk, (tile + 1) * KEYS); key += 8)
+            key_carefully<T, D>(c, key, head, batch);
     }
 }
 
@@ -293,6 +309,15 @@ MHA_DEVICE bool is_lost_tile(const mha_cuda_backward &c, const part_of_sequence 
     return __syncthreads_or(lost);
 }
 
+/* What is lost of a head, by the block of one of its tiles of rows: dQ of these, and dK and dV of its share of key tiles. */
+template <typename T, int D, int QUERIES, sums WAY>
+__device__ __noinline__ void repair(const mha_cuda_backward &c, int tile, int head, int batch)
+{
+    int group = c.H / c.G;
+    if (is_lost_tile<QUERIES, FULL, WAY>(c, nullptr, tile, head, batch)) rows_carefully<T, D, QUERIES>(c, tile, head, batch);
+    keys_carefully<T, D>(c, head % group * c.row_tiles + tile, group * c.row_tiles, head / group, batch);
+}
+
 /* dQ of a tile of rows from its integers, which lie as the threads of a block held them: pairs, of which the first has borrowed
  * from the second if it is negative. */
 template <typename T, int D, int QUERIES, kind KIND>
@@ -306,24 +331,18 @@ MHA_DEVICE void convert_rows(const mha_cuda_backward &c, const part_of_sequence 
     bool there = tile * QUERIES + row - lane / 4 < padded; /* the same for a warp */
     enum { PIECES = QUERIES * D / PIECE / 2 }; /* of a thread, in every second place */
     long long both[PIECES][16];
-    float own[2] = {power[0], power[8]};
+    const int of_keys = batch * c.G + head / (c.H / c.G), lost_head = c.lost_heads[of_keys];
+    float head_power = c.powers[of_keys], own[2] = {power[0], power[8]};
 #pragma unroll
     for (int i = 0; i < 16 * PIECES; i++) both[i / 16][i % 16] = there ? sums[i / 16 * PIECE + i % 16 * GROUP] : 0;
-    float head_power = power_of<KIND, 32>(c, p, head / (c.H / c.G), batch);
-    bool lost = is_lost_tile<QUERIES, KIND, INTEGERS>(c, p, tile, head, batch);
-    if (c.any && threadIdx.x == 0) {
-        c.lost_rows[((int64_t)batch * c.H + head) * c.row_tiles + tile] = lost;
-        if (lost) *c.any = 1;
+    if (c.any) {
+        bool lost = lost_head && is_lost_tile<QUERIES, KIND, INTEGERS>(c, p, tile, head, batch);
+        if (threadIdx.x == 0) c.lost_rows[((int64_t)batch * c.H + head) * c.row_tiles + tile] = lost;
+        if (lost && threadIdx.x == 0) *c.any = 1;
     }
-    if (lost) {
-        if constexpr (KIND < SEQUENCES)
-            if (!c.any) rows_carefully<T, D, QUERIES>(c, tile, head, batch);
-        return;
-    }
-    if (!there) return;
     float by[2] = {c.scale / (own[0] * head_power), c.scale / (own[1] * head_power)};
 #pragma unroll
-    for (int piece = 0; piece < PIECES; piece++) {
+    for (int piece = 0; there && piece < PIECES; piece++) {
         uint32_t x[16];
 #pragma unroll
         for (int i = 0; i < 16; i++) {
@@ -334,21 +353,18 @@ MHA_DEVICE void convert_rows(const mha_cuda_backward &c, const part_of_sequence 
         dq += KIND >= SEQUENCES ? p->query_batch * c.dq.batch + p->query_row * c.dq.row : batch * c.dq.batch;
         put_dq<T, QUERIES>(c, x, dq, padded, tile, who + 2 * piece);
     }
+    if constexpr (KIND < SEQUENCES)
+        if (lost_head && !c.any) {
+            __syncthreads(); /* what is written now is written after the rows above */
+            repair<T, D, QUERIES, INTEGERS>(c, tile, head, batch);
+        }
 }
 
 template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda_backward &c)
 {
-    int64_t number = blockIdx.x;
-    int keys = c.G * c.B * c.key_tiles;
+    int tile = blockIdx.x % c.row_tiles, head = blockIdx.x / c.row_tiles % c.H, batch = blockIdx.x / c.row_tiles / c.H;
     wait_for_last();
-    if (number < keys) {
-        if (c.lost_keys[number] && !c.any)
-            keys_carefully<T, D>(c, number % c.key_tiles, number / c.key_tiles % c.G, number / c.key_tiles / c.G);
-        return;
-    }
-    number -= keys;
-    convert_rows<T, D, QUERIES, FULL>(c, nullptr, number % c.row_tiles, number / c.row_tiles % c.H,
-                                      number / c.row_tiles / c.H);
+    convert_rows<T, D, QUERIES, FULL>(c, nullptr, tile, head, batch);
 }
 
 /* The same for the tiles of sequences; what is lost is left to the general kernels. */
@@ -361,54 +377,48 @@ template <typename T, int D, int QUERIES, kind KIND> MHA_DEVICE void convert_par
     if (part.b < c.B) convert_rows<T, D, QUERIES, KIND>(c, &part, part.tile, head, part.b);
 }
 
-/* A tile of rows, in order: the sum of its parts, if blocks have kept them apart; carefully if it is lost. */
+/* A tile of rows, in order: the sum of its parts, if blocks have kept them; and what is lost of its head. */
 template <typename T, int D, int QUERIES>
 MHA_DEVICE void finish_rows(const mha_cuda_backward &c, int tile, int head, int batch)
 {
     int who = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / 32;
     int64_t tiles = (int64_t)c.B * c.H * c.row_tiles, number = ((int64_t)batch * c.H + head) * c.row_tiles + tile;
     int last = mha_cuda_part_of(last_keys<QUERIES>(c, tile, c.causal), c.key_tiles, c.parts);
-    if (last > 0) {
-        float dq[32] = {0};
-        bool there = tile * QUERIES + (QUERIES == 128 ? who * 64 : 0) + warp * 16 < c.Tq;
+    int lost = c.lost_heads[batch * c.G + head / (c.H / c.G)];
+    if (last > 0 && tile * QUERIES + (QUERIES == 128 ? who * 64 : 0) + warp * 16 < c.Tq) {
+        float dq[32];
         const float4 *sums = (const float4 *)((const float *)c.sums + (number * QUERIES * D + who * QUERIES * D / 2)) +
                              threadIdx.x % GROUP;
-        for (int part = 0; there && part <= last; part++)
+#pragma unroll
+        for (int i = 0; i < 32; i += 4) {
+            float4 x = sums[i / 4 * GROUP];
+            dq[i] = x.x, dq[i + 1] = x.y, dq[i + 2] = x.z, dq[i + 3] = x.w;
+        }
+#pragma unroll 1
+        for (int part = 1; part <= last; part++)
 #pragma unroll
             for (int i = 0; i < 32; i += 4) {
                 float4 x = sums[part * tiles * QUERIES * D / 4 + i / 4 * GROUP];
-                if (part) dq[i] += x.x, dq[i + 1] += x.y, dq[i + 2] += x.z, dq[i + 3] += x.w;
-                else dq[i] = x.x, dq[i + 1] = x.y, dq[i + 2] = x.z, dq[i + 3] = x.w;
+                dq[i] += x.x, dq[i + 1] += x.y, dq[i + 2] += x.z, dq[i + 3] += x.w;
             }
-        if (is_lost(dq)) c.lost_rows[number] = 1;
+        if (is_lost(dq)) lost = c.lost_rows[number] = 1;
         uint32_t x[16];
 #pragma unroll
         for (int i = 0; i < 16; i++) x[i] = pack<T>(dq[2 * i] * c.scale, dq[2 * i + 1] * c.scale);
-        T *dq_rows = (T *)c.dq.data + batch * c.dq.batch + head * c.dq.head;
-        if (there) put_dq<T, QUERIES>(c, x, dq_rows, c.Tq, tile, who);
-        __syncthreads();
+        put_dq<T, QUERIES>(c, x, (T *)c.dq.data + batch * c.dq.batch + head * c.dq.head, c.Tq, tile, who);
     }
-    if (is_lost_tile<QUERIES, FULL, ORDERED>(c, nullptr, tile, head, batch)) rows_carefully<T, D, QUERIES>(c, tile, head, batch);
+    if (__syncthreads_or(lost)) repair<T, D, QUERIES, ORDERED>(c, tile, head, batch);
 }
 
-/* What is left of a call in order: a block for a key head, or, if blocks have kept sums apart, for a tile of keys or rows. */
+/* What is left of a call in order: the sums of tiles of rows, if blocks have kept their parts, or else what is lost. */
 template <typename T, int D, int QUERIES> MHA_DEVICE void convert_in_order(const mha_cuda_backward &c)
 {
-    int n = blockIdx.x, keys = c.G * c.B * c.key_tiles, group = c.H / c.G, lost = 0;
+    int left = c.parts > 1;
     wait_for_last();
-    if (c.parts > 1) {
-        int row = n - keys;
-        if (row >= 0) finish_rows<T, D, QUERIES>(c, row % c.row_tiles, row / c.row_tiles % c.H, row / c.row_tiles / c.H);
-        else if (c.lost_keys[n]) keys_carefully<T, D>(c, n % c.key_tiles, n / c.key_tiles % c.G, n / c.key_tiles / c.G);
-        return;
-    }
-    for (int i = threadIdx.x; i < c.key_tiles; i += 256) lost |= c.lost_keys[n * c.key_tiles + i];
-    for (int i = threadIdx.x; i < group * c.row_tiles; i += 256) lost |= c.lost_rows[n * group * c.row_tiles + i];
-    if (!__syncthreads_or(lost)) return;
-    for (int tile = 0; tile < c.key_tiles; tile++)
-        if (c.lost_keys[n * c.key_tiles + tile]) keys_carefully<T, D>(c, tile, n % c.G, n / c.G);
-    for (int i = 0; i < group * c.row_tiles; i++)
-        finish_rows<T, D, QUERIES>(c, i % c.row_tiles, n % c.G * group + i / c.row_tiles, n / c.G);
+    for (int own = threadIdx.x; !left && own < c.G * c.B; own += 256) left = c.lost_heads[own];
+    if (!__syncthreads_or(left)) return;
+    for (int n = blockIdx.x; n < c.B * c.H * c.row_tiles; n += gridDim.x)
+        finish_rows<T, D, QUERIES>(c, n % c.row_tiles, n / c.row_tiles % c.H, n / c.row_tiles / c.H);
 }
 
 } // namespace

@@ -204,7 +204,8 @@ __device__ __noinline__ void finish_carefully(const mha_cuda_forward &c, int bat
     for (int row = first; row < min(first + 16, c.Tq); row++) {
         int keys = KIND == CAUSAL ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk;
         double top = -INFINITY, sum = 0;
-        careful_row<D> o = {{0}}, q = careful_load<T, D>(c.queries, batch, head, row, c.D);
+        careful_sum<D> o = {{0}};
+        careful_row<D> q = careful_load<T, D>(c.queries, batch, head, row, c.D);
         for (int j = 0; j < keys; j++)
             top = fmax(top, careful_score(scale, q, careful_load<T, D>(c.keys, batch, of_keys, j, c.D)));
         for (int j = 0; j < keys; j++) {

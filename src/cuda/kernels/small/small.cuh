@@ -145,7 +145,7 @@ MHA_DEVICE careful_softmax soften_carefully(const mha_cuda_small &c, int batch, 
 }
 
 template <typename T, int W>
-MHA_DEVICE void careful_store(const mha_cuda_rows &t, int batch, int head, int row, const careful_row<W> &x, int columns)
+MHA_DEVICE void careful_store(const mha_cuda_rows &t, int batch, int head, int row, const careful_sum<W> &x, int columns)
 {
     int column = threadIdx.x % 32 * 2;
     if (t.data && column < columns)

@@ -101,7 +101,8 @@ __device__ __noinline__ void rows_carefully(const mha_cuda_small &c, int batch, 
     int own = head / c.group;
     for (int row = first; row < min(first + STEP, c.Tq); row++) {
         int keys = keys_seen(c, row);
-        careful_row<W> sum = {{0}}, q = careful_load<T, W>(c.q, batch, head, row, c.D),
+        careful_sum<W> sum = {{0}};
+        careful_row<W> q = careful_load<T, W>(c.q, batch, head, row, c.D),
                        d = careful_load<T, W>(c.dout, batch, head, row, c.E);
         double lse = keys ? careful_lse<T, W>(c, batch, head, row, q) : 0;
         for (int j = 0; j < keys; j++) {
@@ -117,7 +118,8 @@ template <typename T, int W>
 __device__ __noinline__ void keys_carefully(const mha_cuda_small &c, int batch, int head, int first)
 {
     for (int key = first; key < min(first + STEP, c.Tk); key++) {
-        careful_row<W> dk = {{0}}, dv = {{0}}, k = careful_load<T, W>(c.k, batch, head, key, c.D);
+        careful_sum<W> dk = {{0}}, dv = {{0}};
+        careful_row<W> k = careful_load<T, W>(c.k, batch, head, key, c.D);
         for (int n = head * c.group; n < (head + 1) * c.group; n++)
             for (int row = first_row(c, key); row < c.Tq; row++) {
                 careful_row<W> q = careful_load<T, W>(c.q, batch, n, row, c.D),

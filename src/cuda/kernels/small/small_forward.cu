@@ -64,7 +64,8 @@ __device__ __noinline__ void finish_carefully(const mha_cuda_small &c, int batch
 {
     for (int row = first; row < min(first + STEP, c.Tq); row++) {
         int keys = keys_seen(c, row);
-        careful_row<W> o = {{0}}, q = careful_load<T, W>(c.q, batch, head, row, c.D);
+        careful_sum<W> o = {{0}};
+        careful_row<W> q = careful_load<T, W>(c.q, batch, head, row, c.D);
         careful_softmax s = soften_carefully<T, W>(c, batch, head, row, q);
         for (int j = 0; j < keys; j++) {
             careful_row<W> k = careful_load<T, W>(c.k, batch, head / c.group, j, c.D),
