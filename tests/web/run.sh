@@ -13,7 +13,7 @@ skip() { echo "  -     view_browser: $1" && echo '0 passed, 0 failed, 1 skipped'
 
 for tool in node npm; do command -v $tool >/dev/null || skip "no $tool"; done
 browser=
-for name in chromium chromium-browser google-chrome; do
+for name in chromium-headless-shell chromium chromium-browser google-chrome; do
     [ -n "$browser" ] || browser=$(command -v $name || true)
 done
 [ -n "$browser" ] || skip 'no chromium'
