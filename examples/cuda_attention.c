@@ -5,7 +5,7 @@
  * It prints:
  *
  *     NVIDIA H200, compute capability 9.0, 132 multiprocessors, 140 GiB
- *     kernel forward_bf16_128_causal: 512 pieces of 128 rows
+ *     kernel forward_bf16_128_window: 512 pieces of 128 rows
  *     out[0] = 0.500, dv[0] = 1.000
  */
 #include <mha.h>

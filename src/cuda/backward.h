@@ -22,21 +22,20 @@ typedef struct mha_cuda_backward {
     float scale; /* of scores; above 0 */
     int32_t Tq, Tk, H, G, B;
     int32_t D, E;        /* widths: multiples of 8 up to that of the kernel */
-    int32_t offset;      /* row i sees keys up to i + offset */
+    int32_t left, right; /* row i sees keys from i + left to i + right */
+    int32_t offset;      /* for the kernels with options: of rows to keys */
     int32_t row_tiles;   /* of a query head */
     int32_t key_tiles;   /* of a key head */
     int32_t bound_tiles; /* of a key head, 512 keys each */
     int32_t section;     /* key heads that are worked on together */
     int32_t together;    /* key tiles that begin with the same row tile */
     int32_t parts;       /* dQ in order: blocks that share a key head (schedule.h); their sums are (parts,B,H,...) */
-    int32_t causal;      /* whether rows see no keys beyond i + offset; for `convert` */
     mha_cuda_rows queries, grad_k, grad_v;
     float *powers;       /* (B,G): the power of two of a key head's numbers in the integers of dQ */
     int32_t *lost_heads; /* (B,G): whether a key or a gradient is not finite: the tiles have to be looked at */
     int32_t *lost_keys;  /* (B,G,key_tiles): whether dK or dV of a tile is not finite */
 
     /* For the kernels with options: as in forward.h. */
-    int32_t left, right;
     float scale_log2; /* of scores, times log2(e) */
     float cap, cap_inverse;
     float cap_twice;         /* -2 cap */

@@ -11,12 +11,13 @@ typedef struct mha_cuda_forward {
     int32_t *counter;       /* 0; tiles that blocks take beyond their first */
     float scale;            /* of scores, times log2(e); above 0 */
     int32_t Tq, Tk, H, B;
-    int32_t D, E;      /* widths: up to that of the kernel */
-    int32_t group;     /* query heads of a key head */
-    int32_t offset;    /* row i sees keys up to i + offset */
-    int32_t row_tiles; /* of a head */
-    int32_t section;   /* heads that are worked on together */
-    int32_t tiles;     /* of all heads */
+    int32_t D, E;        /* widths: up to that of the kernel */
+    int32_t group;       /* query heads of a key head */
+    int32_t left, right; /* row i sees keys from i + left to i + right */
+    int32_t offset;      /* for the kernels with options: of rows to keys */
+    int32_t row_tiles;   /* of a head */
+    int32_t section;     /* heads that are worked on together */
+    int32_t tiles;       /* of all heads */
     mha_cuda_rows queries, keys, values;
     mha_cuda_view lse, softmax; /* float32 (B,H,Tq,1) and (B,H,Tq,2), or none */
 
@@ -24,7 +25,6 @@ typedef struct mha_cuda_forward {
     mha_cuda_rows results;      /* out */
     const mha_cuda_span *spans; /* the tiles of rows of all sequences; NULL: sequences are alike */
     const int32_t *span_count;
-    int32_t left, right;             /* row i sees keys from i + left to i + right */
     float scale_after;               /* of scores once they are modified: 1, or scale if nothing is */
     int32_t modified;                /* whether there is a cap or a slope */
     float cap, cap_inverse;          /* times log2(e), and 2 log2(e) scale / softcap; or 0 */

@@ -25,10 +25,9 @@ static mha_tensor dense_lse(const mha_problem *p, float *data)
 static const double log2_e = 1.4426950408889634;
 
 /* What the kernels with options are told beyond the others. */
-static void add_options(mha_cuda_forward *c, const mha_problem *p, const mha_cuda_plan *plan)
+static void add_options(mha_cuda_forward *c, const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
-    c->left = plan->left, c->right = plan->right;
     c->modified = o->softcap > 0 || o->alibi_slopes.rank;
     c->scale_after = c->modified ? 1 : c->scale;
     if (o->softcap > 0) {
@@ -120,7 +119,7 @@ typedef struct targets {
 static mha_status add_all(mha_cuda_forward *c, const mha_problem *p, const mha_cuda_plan *plan, const targets *to,
                           const mha_cuda_scratch *s)
 {
-    add_options(c, p, plan);
+    add_options(c, p);
     c->results = rows_of(to->out);
     c->lost = to->lost;
     if (plan->spans) {
@@ -145,6 +144,8 @@ static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, const
                           .D = (int32_t)p->D,
                           .E = (int32_t)p->E,
                           .group = (int32_t)p->share,
+                          .left = plan->left,
+                          .right = plan->right,
                           .offset = plan->offset,
                           .row_tiles = plan->row_tiles,
                           .section = plan->section,
@@ -219,6 +220,8 @@ static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan,
                              .B = (int32_t)p->B,
                              .D = (int32_t)p->D,
                              .E = (int32_t)p->E,
+                             .left = plan->left,
+                             .right = plan->right,
                              .offset = plan->offset,
                              .row_tiles = plan->row_tiles,
                              .key_tiles = plan->key_tiles,
@@ -226,7 +229,6 @@ static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan,
                              .section = plan->section,
                              .together = TOGETHER,
                              .parts = plan->parts,
-                             .causal = plan->kind == MHA_CUDA_CAUSAL,
                              .queries = rows_of(p->q),
                              .grad_k = rows_of(dk),
                              .grad_v = rows_of(dv),
@@ -247,8 +249,7 @@ static void add_backward_options(mha_cuda_backward *c, const mha_problem *p, con
                                  const mha_cuda_scratch *s)
 {
     mha_cuda_forward f = {0};
-    add_options(&f, p, plan);
-    c->left = f.left, c->right = f.right;
+    add_options(&f, p);
     c->scale_log2 = (float)(p->options.scale * log2_e);
     c->cap = f.cap, c->cap_inverse = f.cap_inverse, c->cap_twice = -2 * f.cap;
     c->nearest = (float)(plan->offset - plan->right), c->farthest = (float)(plan->offset - plan->left);

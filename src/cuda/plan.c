@@ -98,8 +98,13 @@ static const char *first_of(const obstacle *all, size_t count)
 static bool has_options(const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
-    return o->alibi_slopes.rank || o->sinks.rank || o->softcap > 0 || o->window_left != MHA_UNLIMITED ||
-           o->window_right != MHA_UNLIMITED;
+    return o->alibi_slopes.rank || o->sinks.rank || o->softcap > 0;
+}
+
+/* Whether rows see keys by their position. */
+static bool has_window(const mha_attention_options *o)
+{
+    return o->causal || o->window_left != MHA_UNLIMITED || o->window_right != MHA_UNLIMITED;
 }
 
 bool mha_cuda_has_spans(const mha_problem *p)
@@ -271,9 +276,9 @@ static void start(mha_cuda_plan *plan, const mha_problem *p)
     int64_t right = o->causal ? 0 : o->window_right;
     *plan = (mha_cuda_plan){
         .type = p->q.type == MHA_FLOAT16,
-        .kind = has_options(p) ? MHA_CUDA_OPTIONS
-                : o->causal    ? MHA_CUDA_CAUSAL
-                               : MHA_CUDA_FULL,
+        .kind = has_options(p)  ? MHA_CUDA_OPTIONS
+                : has_window(o) ? MHA_CUDA_WINDOW
+                                : MHA_CUDA_FULL,
         .offset = clamp(offset, -p->Tq, p->Tk),
         .left = clamp(o->window_left == MHA_UNLIMITED ? -p->Tq : offset - o->window_left, -p->Tq, p->Tk),
         .right = clamp(right == MHA_UNLIMITED ? p->Tk : offset + right, -p->Tq, p->Tk),
@@ -284,10 +289,12 @@ enum { PROCESSORS = 132 }; /* of an H200: what is chosen by them changes no bits
 
 /* About how long rows take in tiles of `tile` rows of heads of 64 columns: rounds of tiles, times the keys that a tile sees. More
  * warpgroups hide each other's waiting: 192 rows take a fifth longer than 128, 256 rows 1.7 times as long. */
-static int64_t forward_time(const mha_problem *p, int64_t rows, int64_t tile)
+static int64_t forward_time(const mha_cuda_plan *plan, const mha_problem *p, int64_t rows, int64_t tile)
 {
     int64_t rounds = tiles_of(p->B * p->H * tiles_of(rows, tile), PROCESSORS);
     int64_t seen = p->options.causal && rounds > 1 ? (p->Tk + tile) / 2 : p->Tk;
+    int64_t most = plan->right - plan->left + tile;
+    if (seen > most) seen = most;
     return rounds * seen * (tile > 192 ? 17 : tile > 128 ? 12 : 10);
 }
 
@@ -303,7 +310,7 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
     /* One tile of 256 rows, with blocks of 64 keys to have registers for it. The bits are not those of other blocks, so rows decide. */
     if (!plan->width && plan->kind == MHA_CUDA_FULL && Tq > 192 && Tq <= 256) plan->width = MHA_CUDA_SHORT;
     /* What a row computes is the same in tiles of fewer rows. */
-    plan->few = forward_time(p, Tq, 128) <= forward_time(p, Tq, plan->width == MHA_CUDA_SHORT ? 256 : 192);
+    plan->few = forward_time(plan, p, Tq, 128) <= forward_time(plan, p, Tq, plan->width == MHA_CUDA_SHORT ? 256 : 192);
     plan->keys = mha_cuda_forward_keys(plan->width, plan->kind);
     int groups = mha_cuda_forward_groups(plan->width, plan->kind, plan->few);
     plan->kernel = mha_cuda_forward_name(plan->type, plan->width, plan->kind, plan->few);
@@ -321,8 +328,8 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
 /* Tiles of rows that key tile `tile` of a brief call adds to. */
 static int64_t steps_of(const mha_cuda_plan *plan, int32_t tile)
 {
-    bool causal = plan->kind == MHA_CUDA_CAUSAL && tile; /* the first one writes all rows */
-    return plan->row_tiles - mha_cuda_first_rows(tile * plan->keys, plan->rows, plan->row_tiles, plan->offset, causal);
+    bool causal = plan->kind == MHA_CUDA_WINDOW && tile; /* the first one writes all rows */
+    return plan->row_tiles - mha_cuda_first_rows(tile * plan->keys, plan->rows, plan->row_tiles, plan->right, causal);
 }
 
 /* How many blocks share a head of a brief call: what takes the fewest steps of the multiprocessors. The first blocks of all heads, with

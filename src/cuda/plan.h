@@ -10,12 +10,12 @@
 /* Kernels of a backward call, in the order in which they run. */
 typedef enum mha_cuda_step { MHA_CUDA_PREPARE, MHA_CUDA_MAIN, MHA_CUDA_CONVERT, MHA_CUDA_STEPS } mha_cuda_step;
 
-/* What the rows of a Hopper kernel see: all keys, those up to their position, what windows, slopes, a softcap, sinks and,
- * forward, unlike sequences say, or all that with bias, mask and dropout. The last kind is another one in each direction: backward,
+/* What the rows of a Hopper kernel see: all keys, those of a window that moves with them, of which a causal one is half, what slopes, a
+ * softcap, sinks and, forward, unlike sequences say, or all that with bias, mask and dropout. The last kind is another one in each direction: backward,
  * unlike sequences; forward, a mask or dropout without a bias, as bits that warps find ahead. */
 typedef enum mha_cuda_kind {
     MHA_CUDA_FULL,
-    MHA_CUDA_CAUSAL,
+    MHA_CUDA_WINDOW,
     MHA_CUDA_OPTIONS,
     MHA_CUDA_MAPS,
     MHA_CUDA_SEQUENCES,

@@ -142,8 +142,8 @@ void call_solve(call *c)
                        .scale = s.scale != 0 ? (double)s.scale : (double)NAN,
                        .causal = s.causal,
                        .align = s.align == MHA_ALIGN_TOP_LEFT ? REF_TOP_LEFT : REF_BOTTOM_RIGHT,
-                       .window_left = -1,
-                       .window_right = -1};
+                       .window_left = c->options.window_left,
+                       .window_right = c->options.window_right};
     ref_result result = {.out = c->exact[OUT], .lse = c->lse_exact};
     ref_attention_forward(&a, &result);
     ref_gradients gradients = {.dout = c->exact[DOUT], .dq = c->exact[DQ], .dk = c->exact[DK], .dv = c->exact[DV]};

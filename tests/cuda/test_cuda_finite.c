@@ -68,25 +68,32 @@ static shape shape_of(int n, mha_type type, bool causal)
                    .causal = causal};
 }
 
-/* A key, the value behind it and a row of dout that are not finite. */
+/* A key, the value behind it and a row of dout that are not finite. Rows and keys before and behind those that see them are as
+ * they would be without. */
 static void check_hidden(mha_context *ctx, call *c, int64_t bad, float value, rng *r)
 {
-    const int64_t T = c->shape.Tq;
+    const int64_t T = c->shape.Tq, window = c->options.window_left < 0 ? T : c->options.window_left;
+    const int64_t last = bad + window < T ? bad + window : T - 1,
+                  first = T - 1 - bad > window ? T - 1 - bad - window : 0;
     call_solve(c);
     plant(c, K, bad, value);
     plant(c, V, bad + 1, value);
     if (run_both(ctx, c)) {
-        check_rows(c, OUT, 0, bad, false);
-        check_rows(c, DQ, 0, bad, false);
-        check_rows(c, OUT, bad + 1, T, true);
+        for (int tensor = 0; tensor < 2; tensor++) {
+            check_rows(c, tensor ? DQ : OUT, 0, bad, false);
+            check_rows(c, tensor ? DQ : OUT, last + 2, T, false);
+        }
+        check_rows(c, OUT, bad + 1, last + 1, true);
     }
     call_refill(c, r);
     call_solve(c);
     plant(c, DOUT, T - 1 - bad, value);
     if (run_both(ctx, c)) {
-        check_rows(c, DK, T - bad, T, false);
-        check_rows(c, DV, T - bad, T, false);
-        check_rows(c, DV, 0, T - bad, true);
+        for (int tensor = 0; tensor < 2; tensor++) {
+            check_rows(c, tensor ? DK : DV, 0, first, false);
+            check_rows(c, tensor ? DK : DV, T - bad, T, false);
+        }
+        check_rows(c, DV, first, T - bad, true);
     }
 }
 
@@ -105,8 +112,27 @@ TEST(what_is_hidden_stays_hidden)
     mha_context_free(ctx);
 }
 
-/* With options, here a window of all rows, kernels with fewer blocks than there are tiles compute again what is lost: 768
- * tiles of rows and 384 of keys, in one slice of columns and in two. */
+/* Windows of less than a tile, a tile and more, of brief sequences and others. */
+TEST(what_a_window_hides_stays_hidden)
+{
+    static const int64_t windows[] = {5, 64, 128, 200};
+    mha_context *ctx = make_context(NULL);
+    if (!ctx) return;
+    for (int n = 0; n < 24; n++) {
+        int64_t T = n % 2 ? 700 : 500;
+        rng r = rng_make(seed(), 100 + (uint64_t)n);
+        shape s = {
+            .B = 1, .H = 2, .G = 1, .Tq = T, .Tk = T, .D = n / 8 * 64 + 64, .type = types[n / 2 % 2], .causal = true};
+        call c = call_make(s, &r);
+        c.options.window_left = windows[n / 2 % 4];
+        check_hidden(ctx, &c, T / 2, values[n % 3], &r);
+        call_free(&c);
+    }
+    mha_context_free(ctx);
+}
+
+/* With options, here slopes of 0, kernels with fewer blocks than there are tiles compute again what is lost: 768 tiles of rows
+ * and 384 of keys, in one slice of columns and in two. */
 TEST(what_is_hidden_stays_hidden_in_many_tiles)
 {
     mha_context *ctx = make_context(NULL);
@@ -117,9 +143,13 @@ TEST(what_is_hidden_stays_hidden_in_many_tiles)
         shape s = {
             .B = 48, .H = 8, .G = 4, .Tq = T, .Tk = T, .D = n / 2 * 64 + 64, .type = types[n % 2], .causal = true};
         call c = call_make(s, &r);
-        c.options.window_left = T;
+        const float none[8] = {0};
+        void *slopes = gpu_make(sizeof none);
+        gpu_write(slopes, none, sizeof none);
+        c.options.alibi_slopes = mha_tensor_1d(slopes, MHA_FLOAT32, 8);
         check_hidden(ctx, &c, BAD, values[n % 3], &r);
         call_free(&c);
+        expect(gpu_free(slopes), "something was written behind its memory");
     }
     mha_context_free(ctx);
 }

@@ -44,6 +44,19 @@ static int64_t any_width(rng *r)
     return rng_chance(r, 0.6) ? usual[rng_between(r, 0, 5)] : 8 * rng_between(r, 1, 32);
 }
 
+/* Windows alone, often with edges where tiles have theirs. */
+static attention_case draw_windows(rng *r)
+{
+    attention_case c = draw(r);
+    c.B = c.G = 1, c.H = rng_between(r, 1, 2);
+    c.alibi = 0, c.softcap = 0, c.sinks = false;
+    c.D = any_width(r), c.E = rng_chance(r, 0.6) ? c.D : any_width(r);
+    if (rng_chance(r, 0.2)) c.Tq += 400, c.Tk += rng_between(r, 0, 500);
+    c.window_left = 64 * rng_between(r, 0, 6) + (rng_chance(r, 0.7) ? rng_between(r, 0, 1) : rng_between(r, 0, 63));
+    c.window_right = rng_chance(r, 0.3) ? 64 * rng_between(r, 0, 3) + rng_between(r, 0, 2) : -1;
+    return c;
+}
+
 /* Sequences that are not alike, and maps of pairs. */
 static attention_case draw_maps(rng *r)
 {
@@ -70,11 +83,12 @@ static attention_case draw_maps(rng *r)
 static const char *kind_of(const attention_case *c, const problem *p)
 {
     const mha_attention_options *o = &p->options;
-    bool options = c->alibi || c->softcap > 0 || c->sinks || c->window_left >= 0 || c->window_right >= 0;
+    bool window = c->causal || c->window_left >= 0 || c->window_right >= 0,
+         options = c->alibi || c->softcap > 0 || c->sinks;
     options = options || o->query_starts.rank || o->key_starts.rank || o->query_lengths.rank || o->key_lengths.rank ||
               c->align == MHA_ALIGN_OFFSET;
     bool maps = o->bias.rank || (c->dropout > 0 && !o->mask.rank);
-    return maps ? "_maps" : o->mask.rank ? "_bits" : options ? "_options" : "";
+    return maps ? "_maps" : o->mask.rank ? "_bits" : options ? "_options" : window ? "_window" : "";
 }
 
 /* Beside the oracle, and the right kernel runs: one case in `cases` that `draw_case` makes. */
@@ -110,6 +124,11 @@ static void check_drawn(attention_case (*draw_case)(rng *r), uint64_t from)
 TEST(any_combination_of_options)
 {
     if (there()) check_drawn(draw, 0);
+}
+
+TEST(windows_alone)
+{
+    if (there()) check_drawn(draw_windows, 5000);
 }
 
 TEST(any_combination_of_maps_and_sequences)
@@ -318,6 +337,11 @@ TEST(gradients_of_any_combination)
     if (there()) check_drawn_gradients(draw, 0);
 }
 
+TEST(gradients_of_windows_alone)
+{
+    if (there()) check_drawn_gradients(draw_windows, 5000);
+}
+
 /* Lengths, ragged batches and offsets, without maps. */
 static attention_case draw_sequences(rng *r)
 {
@@ -354,11 +378,11 @@ TEST(gradients_of_any_maps)
 TEST(gradients_have_the_same_bits)
 {
     if (!there()) return;
-    attention_case (*const draws[])(rng *) = {draw, draw_sequences, draw_aligned_maps};
+    attention_case (*const draws[])(rng *) = {draw, draw_windows, draw_sequences, draw_aligned_maps};
     uint64_t seed = (uint64_t)number_from("MHA_SEED", (long long)time(NULL));
     for (long long n = 0; n < cases_from(CASES / 5); n++) {
         rng r = rng_make(seed, 40000 + (uint64_t)n);
-        gradient_case c = draw_gradients(&r, draws[n % 3]);
+        gradient_case c = draw_gradients(&r, draws[n % 4]);
         gradients *g = gradients_make(&c);
         mha_context *ctx = context_make_on("cuda", NULL, 1, (mha_parallel){NULL, NULL}, NULL);
         size_t size = 0;

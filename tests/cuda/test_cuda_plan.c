@@ -82,7 +82,7 @@ TEST(tiles_and_scratch_of_forward_calls)
     a.options.causal = true;
     a.extras.lse = mha_tensor_3d(NULL, MHA_FLOAT32, 1, 3, 193);
     expect(!plan_forward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
-    expect(!strcmp(plan.kernel, "forward_f16_64_causal_few") && plan.rows == 128 && plan.threads == 384, "%s",
+    expect(!strcmp(plan.kernel, "forward_f16_64_window_few") && plan.rows == 128 && plan.threads == 384, "%s",
            plan.kernel);
     expect(plan.row_tiles == 2 && plan.tiles == 6 && plan.section == 1 && scratch == 0, "section %d, scratch %zu",
            plan.section, scratch);
@@ -155,7 +155,7 @@ TEST(tiles_and_scratch_of_backward_calls)
     a = ask(MHA_FLOAT16, 1, 1, 1, 65, 513, 128);
     a.options.causal = true;
     expect(!plan_backward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
-    expect(!strcmp(plan.kernel, "backward_f16_128_causal") && plan.rows == 64 && plan.row_tiles == 2, "%s",
+    expect(!strcmp(plan.kernel, "backward_f16_128_window") && plan.rows == 64 && plan.row_tiles == 2, "%s",
            plan.kernel);
     expect(plan.shared <= 227 * 1024, "%zu bytes of shared memory", plan.shared);
     mha_context_free(ctx);
@@ -483,7 +483,10 @@ TEST(kernels_of_forward_calls)
     mha_tensor lengths = mha_tensor_1d((void *)16, MHA_INT32, 2); /* an address that nobody may read */
     mha_tensor starts = mha_tensor_1d((void *)16, MHA_INT32, 3);
     KERNEL("forward_bf16_64_few", (void)a);
-    KERNEL("forward_bf16_64_causal_few", a.options.causal = true);
+    KERNEL("forward_bf16_64_window_few", a.options.causal = true);
+    KERNEL("forward_bf16_64_window_few", a.options.window_left = 3);
+    KERNEL("forward_bf16_64_window_few", a.options.window_right = 3);
+    KERNEL("forward_bf16_64_options", a.options.window_left = 3, a.options.softcap = 2);
     KERNEL("forward_f16_64_short_few", a = ask(MHA_FLOAT16, 1, 1, 1, 193, 9, 64));
     KERNEL("forward_bf16_64_short", a = ask(MHA_BFLOAT16, 1, 132, 132, 256, 9, 40));
     KERNEL("forward_bf16_64_options", a.options.alibi_slopes = row);
@@ -497,12 +500,12 @@ TEST(kernels_of_forward_calls)
     KERNEL("forward_bf16_64_maps", a.options.bias = a.options.mask = pairs, a.options.bias.type = MHA_FLOAT32);
     KERNEL("forward_bf16_64_maps", a.options.dropout = 0.5f, a.options.key_lengths = lengths);
     KERNEL("forward_bf16_96", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 80));
-    KERNEL("forward_bf16_96_causal", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 96), a.options.causal = true);
+    KERNEL("forward_bf16_96_window", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 96), a.options.causal = true);
     KERNEL("forward_f16_128_options", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 104), a.options.softcap = 3);
     KERNEL("forward_bf16_128_bits", a = ask(MHA_BFLOAT16, 2, 4, 2, 500, 300, 128), a.options.mask = pairs);
     KERNEL("forward_bf16_64_few", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 8));
     KERNEL("forward_bf16_192", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 136));
-    KERNEL("forward_f16_192_causal", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 192), a.options.causal = true);
+    KERNEL("forward_f16_192_window", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 192), a.options.causal = true);
     KERNEL("forward_bf16_256", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 200));
     KERNEL("forward_f16_256_options", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 256), a.options.softcap = 3);
     KERNEL("forward_bf16_256_bits", a = ask(MHA_BFLOAT16, 2, 4, 2, 500, 300, 256), a.options.mask = pairs);
@@ -536,7 +539,9 @@ TEST(kernels_of_backward_calls)
     mha_tensor lengths = mha_tensor_1d((void *)16, MHA_INT32, 2); /* an address that nobody may read */
     mha_tensor starts = mha_tensor_1d((void *)16, MHA_INT32, 3);
     BACKWARD_KERNEL("backward_bf16_64", (void)a);
-    BACKWARD_KERNEL("backward_bf16_64_causal", a.options.causal = true);
+    BACKWARD_KERNEL("backward_bf16_64_window", a.options.causal = true);
+    BACKWARD_KERNEL("backward_bf16_64_window", a.options.window_left = 3);
+    BACKWARD_KERNEL("backward_bf16_64_window", a.options.window_right = 3);
     BACKWARD_KERNEL("backward_bf16_64_options", a.options.alibi_slopes = row);
     BACKWARD_KERNEL("backward_bf16_64_sequences", a.options.key_lengths = lengths);
     BACKWARD_KERNEL("backward_bf16_64_sequences", a.options.query_lengths = lengths, a.options.causal = true);
@@ -550,7 +555,7 @@ TEST(kernels_of_backward_calls)
     BACKWARD_KERNEL("backward_bf16_64_maps", a.options.dropout = 0.5f, a.options.key_lengths = lengths);
     BACKWARD_KERNEL("backward_f16_128_maps", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 72), a.options.dropout = 0.5f);
     BACKWARD_KERNEL("backward_bf16_256", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 136));
-    BACKWARD_KERNEL("backward_f16_256_causal", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 256), a.options.causal = true);
+    BACKWARD_KERNEL("backward_f16_256_window", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 256), a.options.causal = true);
     BACKWARD_KERNEL("backward_bf16_256_options", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 192), a.options.softcap = 3);
     BACKWARD_KERNEL("backward_bf16_256_maps", a = ask(MHA_BFLOAT16, 2, 4, 2, 700, 600, 256), a.options.mask = pairs);
     BACKWARD_KERNEL("backward_bf16_256_sequences", a = ask(MHA_BFLOAT16, 2, 1, 1, 9, 9, 256),

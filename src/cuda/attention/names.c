@@ -7,7 +7,7 @@ const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool 
 {
 #define NAMES(kernel)                                                               \
     {                                                                               \
-        kernel, kernel "_causal", kernel "_options", kernel "_maps", kernel "_bits" \
+        kernel, kernel "_window", kernel "_options", kernel "_maps", kernel "_bits" \
     }
     static const char *const names[TYPES][MHA_CUDA_SHORT][MHA_CUDA_KINDS] = {
         {NAMES("forward_bf16_64"), NAMES("forward_bf16_128"), NAMES("forward_bf16_96"), NAMES("forward_bf16_192"),
@@ -15,8 +15,8 @@ const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool 
         {NAMES("forward_f16_64"), NAMES("forward_f16_128"), NAMES("forward_f16_96"), NAMES("forward_f16_192"),
          NAMES("forward_f16_256")}};
 #undef NAMES
-    static const char *const of_few[TYPES][MHA_CUDA_OPTIONS] = {{"forward_bf16_64_few", "forward_bf16_64_causal_few"},
-                                                                {"forward_f16_64_few", "forward_f16_64_causal_few"}};
+    static const char *const of_few[TYPES][MHA_CUDA_OPTIONS] = {{"forward_bf16_64_few", "forward_bf16_64_window_few"},
+                                                                {"forward_f16_64_few", "forward_f16_64_window_few"}};
     static const char *const of_short[TYPES][2] = {{"forward_bf16_64_short", "forward_bf16_64_short_few"},
                                                    {"forward_f16_64_short", "forward_f16_64_short_few"}};
     if (width == MHA_CUDA_SHORT) return kind == MHA_CUDA_FULL ? of_short[type][few] : NULL;
@@ -52,7 +52,7 @@ const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_
     }
 #define NAMES(kernel)                                                                              \
     {                                                                                              \
-        STEPS(kernel, kernel), STEPS(kernel "_causal", kernel), STEPS(kernel "_options", kernel),  \
+        STEPS(kernel, kernel), STEPS(kernel "_window", kernel), STEPS(kernel "_options", kernel),  \
             STEPS(kernel "_maps", kernel "_maps"), STEPS(kernel "_sequences", kernel "_sequences") \
     }
     static const char *const names[TYPES][MHA_CUDA_BACKWARD_WIDTHS][MHA_CUDA_KINDS][MHA_CUDA_STEPS] = {
@@ -67,7 +67,7 @@ const char *mha_cuda_brief_name(int type, int width, mha_cuda_kind kind, mha_cud
 {
 #define NAMES(kernel)                                                  \
     {                                                                  \
-        kernel, kernel "_causal", kernel "_prepare", kernel "_convert" \
+        kernel, kernel "_window", kernel "_prepare", kernel "_convert" \
     }
     static const char *const names[TYPES][MHA_CUDA_WIDTHS][MHA_CUDA_OPTIONS + 2] = {
         {NAMES("backward_bf16_64_brief"), NAMES("backward_bf16_128_brief")},

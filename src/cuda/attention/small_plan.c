@@ -7,6 +7,7 @@ static const char *obstacle(const mha_problem *p)
     if (p->D > MHA_CUDA_SMALL_WIDTH || p->E > MHA_CUDA_SMALL_WIDTH) return "more than 32 columns";
     if (p->Tq > MHA_CUDA_SMALL_LENGTH || p->Tk > MHA_CUDA_SMALL_LENGTH) return "more than 128 rows or keys";
     mha_cuda_plan_forward(&plan, p);
+    if (p->options.window_left != MHA_UNLIMITED || p->options.window_right != MHA_UNLIMITED) return "a window";
     return plan.kind >= MHA_CUDA_OPTIONS ? "options" : NULL;
 }
 
@@ -30,7 +31,7 @@ mha_cuda_small_plan mha_cuda_plan_small(const mha_problem *p, bool backward)
     const size_t step = ROWS * BYTES * (size_t)((wide ? 32 : 16) + GAP); /* bytes of the rows of a warp */
     mha_cuda_plan plan;
     mha_cuda_plan_forward(&plan, p);
-    mha_cuda_small_plan small = {.offset = plan.kind == MHA_CUDA_CAUSAL ? plan.offset : (int32_t)p->Tk};
+    mha_cuda_small_plan small = {.offset = plan.right};
     if (backward) { /* K, V, Q and dO; lse and delta */
         small.kernel = (mha_cuda_kernel)(MHA_CUDA_K_small_backward_bf16_16 + 2 * half + wide);
         small.blocks = p->B * p->G, small.threads = (int)(32 * (rows + keys));

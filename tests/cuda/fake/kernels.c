@@ -36,15 +36,15 @@ static int width_of(const char *name)
 
 size_t fake_parameter_bytes(const char *name)
 {
-    static const char *const forward[] = {"",      "_causal", "_few",   "_causal_few", "_options",
+    static const char *const forward[] = {"",      "_window", "_few",   "_window_few", "_options",
                                           "_maps", "_bits",   "_short", "_short_few"};
     static const char *const backward[] = {"",
-                                           "_causal",
+                                           "_window",
                                            "_options",
                                            "_prepare",
                                            "_convert",
                                            "_brief",
-                                           "_brief_causal",
+                                           "_brief_window",
                                            "_brief_prepare",
                                            "_brief_convert",
                                            "_maps",
@@ -101,10 +101,15 @@ static double dot(const double *a, const double *b, int64_t n)
 
 static int32_t up(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
-static int64_t keys_seen(bool causal, int64_t row, int32_t offset, int32_t Tk)
+/* The keys that a row sees. */
+typedef struct span {
+    int64_t first, end;
+} span;
+
+static span keys_of(bool all, int64_t row, int32_t left, int32_t right, int32_t Tk)
 {
-    int64_t last = row + offset + 1;
-    return !causal || last > Tk ? Tk : last < 0 ? 0 : last;
+    int64_t first = row + left > 0 ? row + left : 0, end = row + right + 1;
+    return all ? (span){0, Tk} : (span){first, end < Tk ? end : Tk};
 }
 
 /* Row `row` of all, in a view. */
@@ -116,28 +121,30 @@ static int64_t place(const mha_cuda_view *v, int64_t row)
 
 /* ---- Forward ---------------------------------------------------------------------------------------------------- */
 
-static void forward_head(const mha_cuda_forward *c, bool causal, int b, int h)
+static void forward_head(const mha_cuda_forward *c, bool all, int b, int h)
 {
     fake_map q = fake_map_of(&c->q), k = fake_map_of(&c->k), v = fake_map_of(&c->v), o = fake_map_of(&c->o);
     int64_t D = c->D, E = c->E;
     double *Q = head_of(&q, b, h), *K = c->Tk ? head_of(&k, b, h / c->group) : NULL,
            *V = c->Tk ? head_of(&v, b, h / c->group) : NULL, *s = array(c->Tk + 1, sizeof *s);
     for (int64_t i = 0; i < c->Tq; i++) {
-        int64_t seen = keys_seen(causal, i, c->offset, c->Tk);
+        span seen = keys_of(all, i, c->left, c->right, c->Tk);
+        bool sees = seen.first < seen.end;
         double top = -INFINITY, sum = 0, out[256] = {0};
-        for (int64_t j = 0; j < seen; j++) top = fmax(top, s[j] = (double)c->scale * dot(Q + i * D, K + j * D, D));
-        for (int64_t j = 0; j < seen; j++) {
+        for (int64_t j = seen.first; j < seen.end; j++)
+            top = fmax(top, s[j] = (double)c->scale * dot(Q + i * D, K + j * D, D));
+        for (int64_t j = seen.first; j < seen.end; j++) {
             double w = exp2(s[j] - top);
             sum += w;
             for (int64_t d = 0; d < E; d++) out[d] += w * V[j * E + d];
         }
-        for (int64_t d = 0; d < E; d++) fake_put(fake_row(&o, b, h, i), d, o.half, seen ? out[d] / sum : 0);
-        float lse = seen ? (float)((top + log2(sum)) * log(2)) : -INFINITY;
+        for (int64_t d = 0; d < E; d++) fake_put(fake_row(&o, b, h, i), d, o.half, sees ? out[d] / sum : 0);
+        float lse = sees ? (float)((top + log2(sum)) * log(2)) : -INFINITY;
         int64_t row = ((int64_t)b * c->H + h) * c->Tq + i;
         if (c->lse.data) ((float *)c->lse.data)[place(&c->lse, row)] = lse;
         if (c->softmax.data) {
             float *pair = (float *)c->softmax.data + place(&c->softmax, row);
-            pair[0] = lse, pair[c->softmax.stride[3]] = seen ? 1 : 0;
+            pair[0] = lse, pair[c->softmax.stride[3]] = sees ? 1 : 0;
         }
     }
     free(Q);
@@ -195,13 +202,13 @@ static const char *forward(const fake_launch *l)
     if (*c->counter) return "the counter is not 0";
     if (options) fake_forward_options(c, rows);
     else
-        for (int n = 0; n < c->B * c->H; n++) forward_head(c, strstr(l->name, "causal"), n / c->H, n % c->H);
+        for (int n = 0; n < c->B * c->H; n++) forward_head(c, !strstr(l->name, "window"), n / c->H, n % c->H);
     return NULL;
 }
 
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
 
-typedef enum sight { FULL, CAUSAL, OPTIONS } sight; /* what rows see */
+typedef enum sight { FULL, WINDOW, OPTIONS } sight; /* what rows see */
 
 static int rows_of_tile(int D) { return D == 64 ? 128 : 64; }
 static int keys_of_tile(int D) { return D == 256 ? 64 : 128; }
@@ -261,18 +268,6 @@ static void send_dq(const mha_cuda_backward *c, int width, int64_t head, int64_t
     }
 }
 
-/* The keys that a row sees. */
-typedef struct span {
-    int64_t first, end;
-} span;
-
-static span keys_of(const mha_cuda_backward *c, sight of, int64_t i)
-{
-    if (of != OPTIONS) return (span){0, keys_seen(of == CAUSAL, i, c->offset, c->Tk)};
-    int64_t first = i + c->left > 0 ? i + c->left : 0, end = i + c->right + 1;
-    return (span){first, end < c->Tk ? end : c->Tk};
-}
-
 /* The score of a product, and how much it grows with the product. */
 static double score_of(const mha_cuda_backward *c, sight of, double product, int b, int h, int64_t behind,
                        double *growth)
@@ -304,7 +299,7 @@ static void backward_head(const mha_cuda_backward *c, sight of, int width, int b
             int64_t tile = ((int64_t)b * c->H + h) * c->row_tiles + i / rows, r = i % rows;
             const float *about = c->rows + tile * 3 * rows + r;
             double dq[256] = {0};
-            span seen = keys_of(c, of, i);
+            span seen = keys_of(of == FULL, i, c->left, c->right, c->Tk);
             for (int64_t j = seen.first; j < seen.end; j++) {
                 double growth, x = score_of(c, of, dot(Q + i * D, K + j * D, D), b, h, i + c->offset - j, &growth);
                 double p = exp(x - (double)about[0]);
@@ -380,7 +375,7 @@ static const char *backward(const fake_launch *l)
         convert(c, width, half);
     } else {
         if ((int)l->blocks != (brief ? c->parts : c->key_tiles) * c->G * c->B || l->threads != 384) return "blocks";
-        sight of = strstr(l->name, "_options") ? OPTIONS : strstr(l->name, "causal") ? CAUSAL : FULL;
+        sight of = strstr(l->name, "_options") ? OPTIONS : strstr(l->name, "window") ? WINDOW : FULL;
         for (int n = 0; n < c->B * c->G; n++) backward_head(c, of, width, n / c->G, n % c->G);
     }
     return NULL;

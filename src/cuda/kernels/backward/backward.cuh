@@ -233,6 +233,11 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
 #pragma unroll
     for (int i = 0; i < OWN / 2; i++) dk[i] = dv[i] = 0;
 
+    /* The tile of rows behind the last: computed anew where there are no registers for it. */
+    auto end_of_tiles = [&](void) {
+        if (KIND >= OPTIONS) return w.from + w.count;
+        return KIND == FULL || WAY == ORDERED ? c.row_tiles : end_of_rows<QUERIES>(c, w.first);
+    };
     /* dQ of tile n: 64 rows of it and 64 columns, a piece for each warpgroup or, of halves, the first or second of two. */
     auto piece_of = [&](int half) { return HALVES ? who * 2 + half : who; };
     auto issue_dq = [&](uint32_t n, int half) {
@@ -250,7 +255,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
      * the last one writes it. */
     auto send_in_order = [&](void) {
         int own = w.first / KEYS, part = mha_cuda_part_of(own, c.key_tiles, c.parts);
-        bool done = part == 0 && own == last_keys<QUERIES>(c, sent.tile, KIND == CAUSAL);
+        bool done = part == 0 && own == last_keys<QUERIES>(c, sent.tile);
         int64_t tiles = (int64_t)c.B * c.H * c.row_tiles, at = (part * tiles + number) * QUERIES * D + who * PIECE;
         float4 *sums = (float4 *)((float *)c.sums + at) + thread;
         if (part == 0 && own > 0) {
@@ -337,12 +342,15 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
             float2 deltas[QUERIES / 8];
 #pragma unroll
             for (int b = 0; b < QUERIES / 8; b++) deltas[b] = *(const float2 *)(rows + DELTA * QUERIES + 8 * b + lane % 4 * 2);
-            if (tail || (KIND == CAUSAL && w.first + KEYS - 1 > q0 + c.offset)) {
+            int ahead = w.first - q0; /* of the first key */
+            if (tail || (KIND == WINDOW && (ahead > c.right - KEYS + 1 || ahead < c.left + QUERIES - 1))) {
+                const uint32_t seen = c.right - c.left; /* how far behind the first key that it sees a row sees keys */
+                uint32_t behind = key - c.left - (q0 + lane % 4 * 2), none = INT32_MIN;
+                uint32_t at[2] = {key < c.Tk ? behind : none, key + 8 < c.Tk ? behind + 8 : none};
 #pragma unroll
                 for (int i = 0; i < QUERIES / 4; i++) {
-                    int own = key + i % 2 * 8, end = KIND == CAUSAL ? q0 + i / 2 * 8 + lane % 4 * 2 + c.offset : c.Tk;
-                    if (own >= c.Tk || own > end) p[i] &= 0xffff0000u;
-                    if (own >= c.Tk || own > end + 1) p[i] &= 0xffffu;
+                    if (at[i % 2] - i / 2 * 8 > seen) p[i] &= 0xffff0000u;
+                    if (at[i % 2] - i / 2 * 8 - 1 > seen) p[i] &= 0xffffu;
                 }
             }
             products_wait<0>();
@@ -388,7 +396,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
         keep(p);
         if (n > 0 && lane == 0) barrier_arrive(shared_address(&s.ds_empty[(at - 1) % 2]));
         last = here;
-        here = next_place(w, here);
+        here = next_place(w, here, end_of_tiles());
     };
 
     barrier_wait(shared_address(&s.keys_full), turn % 2);

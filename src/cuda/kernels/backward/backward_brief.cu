@@ -8,9 +8,9 @@
         run<T, D, QUERIES, FULL, ORDERED>(c);                                                 \
     }                                                                                         \
     extern "C" __global__ void __launch_bounds__(384, 1)                                      \
-        backward_##NAME##_brief_causal(const __grid_constant__ mha_cuda_backward c)           \
+        backward_##NAME##_brief_window(const __grid_constant__ mha_cuda_backward c)           \
     {                                                                                         \
-        run<T, D, QUERIES, CAUSAL, ORDERED>(c);                                               \
+        run<T, D, QUERIES, WINDOW, ORDERED>(c);                                               \
     }                                                                                         \
     extern "C" __global__ void __launch_bounds__(256, 4)                                      \
         backward_##NAME##_brief_prepare(const __grid_constant__ mha_cuda_backward c)          \

@@ -44,17 +44,19 @@ template <int QUERIES> MHA_DEVICE work work_of_part(const mha_cuda_backward &c, 
     return w;
 }
 
+/* The tile of rows behind the last that sees one of the keys from `first` on. */
+template <int QUERIES> MHA_DEVICE int end_of_rows(const mha_cuda_backward &c, int first)
+{
+    return min(c.row_tiles, max(0, first + KEYS - 1 - c.left + QUERIES) / QUERIES);
+}
+
 template <int QUERIES, kind KIND> MHA_DEVICE work work_of(const mha_cuda_backward &c, const volatile part_of_sequence *part)
 {
     if constexpr (KIND >= SEQUENCES) return work_of_part<QUERIES>(c, *part);
     mha_cuda_place p = mha_cuda_place_of(blockIdx.x, c.G * c.B, c.key_tiles, c.section);
     work w = {p.tile * KEYS, p.head % c.G, p.head / c.G, 0, c.row_tiles, 0};
-    w.from = mha_cuda_first_rows(w.first, QUERIES, c.row_tiles, KIND == OPTIONS ? c.right : c.offset, KIND != FULL);
-    w.count = c.row_tiles - w.from;
-    if (KIND == OPTIONS) {
-        int last = w.first + KEYS - 1 - c.left; /* the last row that sees one of the keys */
-        w.count = last < 0 ? 0 : max(0, min(c.row_tiles, last / QUERIES + 1) - w.from);
-    }
+    w.from = mha_cuda_first_rows(w.first, QUERIES, c.row_tiles, c.right, KIND != FULL);
+    w.count = KIND == FULL ? c.row_tiles : max(0, end_of_rows<QUERIES>(c, w.first) - w.from);
     if (KIND == FULL) w.start = (int)((int64_t)(p.tile - p.tile % c.together) * c.row_tiles / c.key_tiles);
     return w;
 }
@@ -63,16 +65,15 @@ template <int QUERIES, kind KIND> MHA_DEVICE work work_of(const mha_cuda_backwar
 template <int QUERIES, kind KIND> MHA_DEVICE work work_in_order(const mha_cuda_backward &c, int head, int tile)
 {
     work w = {tile * KEYS, head % c.G, head / c.G, 0, c.row_tiles, 0};
-    if (tile) w.from = mha_cuda_first_rows(w.first, QUERIES, c.row_tiles, c.offset, KIND == CAUSAL);
+    if (tile) w.from = mha_cuda_first_rows(w.first, QUERIES, c.row_tiles, c.right, KIND == WINDOW);
     w.count = c.row_tiles - w.from;
     return w;
 }
 
 /* The last key tile that adds to a tile of rows, in order. */
-template <int QUERIES> MHA_DEVICE int last_keys(const mha_cuda_backward &c, int tile, bool causal)
+template <int QUERIES> MHA_DEVICE int last_keys(const mha_cuda_backward &c, int tile)
 {
-    int last = tile * QUERIES + QUERIES - 1 + c.offset;
-    return causal ? max(0, min(c.key_tiles - 1, last / KEYS)) : c.key_tiles - 1;
+    return max(0, min(c.key_tiles - 1, (tile * QUERIES + QUERIES - 1 + c.right) / KEYS));
 }
 
 template <typename WORK> MHA_DEVICE int tile_at(const WORK &w, int i)
@@ -92,9 +93,9 @@ template <typename WORK> MHA_DEVICE place_of_rows first_place(const WORK &w, int
     return {w.head * group, w.from + w.start};
 }
 
-template <typename WORK> MHA_DEVICE place_of_rows next_place(const WORK &w, place_of_rows p)
+template <typename WORK> MHA_DEVICE place_of_rows next_place(const WORK &w, place_of_rows p, int end)
 {
-    p.tile = p.tile + 1 == w.from + w.count ? w.from : p.tile + 1;
+    p.tile = p.tile + 1 == end ? w.from : p.tile + 1;
     if (p.tile == w.from + w.start) p.head++;
     return p;
 }

@@ -17,7 +17,7 @@
 /* Sequences that are alike, without maps. */
 #define BACKWARD_PLAIN(NAME, T, D, QUERIES)                                          \
     BACKWARD_KERNEL(NAME, (384, 1), (run<T, D, QUERIES, FULL>(c)))                   \
-    BACKWARD_KERNEL(NAME##_causal, (384, 1), (run<T, D, QUERIES, CAUSAL>(c)))        \
+    BACKWARD_KERNEL(NAME##_window, (384, 1), (run<T, D, QUERIES, WINDOW>(c)))        \
     BACKWARD_KERNEL(NAME##_options, (384, 1), (run<T, D, QUERIES, OPTIONS>(c)))      \
     BACKWARD_KERNEL(NAME##_prepare, (256, PREPARES(D)), (prepare<T, D, QUERIES>(c))) \
     BACKWARD_KERNEL(NAME##_convert, (256, CONVERTS(D)), (convert<T, D, QUERIES>(c)))

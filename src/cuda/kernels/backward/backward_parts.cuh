@@ -29,9 +29,9 @@ static_assert(FEW + CONSUMERS * MANY <= 504, "more registers than a block of thr
 enum { LSE, DELTA, POWER, ROW_KINDS };
 enum { BOUND_KEYS = 512 }; /* keys of a partial bound */
 
-/* What rows see: all keys, those up to their position, what options say, what they say in sequences that are not alike, or
+/* What rows see: all keys, those between two diagonals, what options say, what they say in sequences that are not alike, or
  * that with a bias, a mask and dropout. */
-enum kind { FULL, CAUSAL, OPTIONS, SEQUENCES, MAPS };
+enum kind { FULL, WINDOW, OPTIONS, SEQUENCES, MAPS };
 
 /* How dQ is summed: in integers, or in the order of key tiles. */
 enum sums { INTEGERS, ORDERED };
@@ -139,15 +139,14 @@ template <kind KIND>
 MHA_DEVICE int keys_seen(const mha_cuda_backward &c, const volatile part_of_sequence *p, int row)
 {
     if (KIND >= SEQUENCES) return row < p->queries ? min(p->length, max(0, row + p->right + 1)) : 0;
-    if (c.any) return min(c.Tk, max(0, row + c.right + 1));
-    return c.causal ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk;
+    return min(c.Tk, max(0, row + c.right + 1));
 }
 
 template <kind KIND> MHA_DEVICE bool sees_any(const mha_cuda_backward &c, const volatile part_of_sequence *p, int row)
 {
     int left = c.left;
     if (KIND >= SEQUENCES) left = p->left; /* in one expression, c.left would be volatile, too */
-    return keys_seen<KIND>(c, p, row) > (KIND >= SEQUENCES || c.any ? max(0, row + left) : 0);
+    return keys_seen<KIND>(c, p, row) > max(0, row + left);
 }
 
 /* ---- Copies ----------------------------------------------------------------------------------------------------- */

@@ -16,13 +16,13 @@ template <typename T, int D>
 __device__ __noinline__ double careful_lse(const mha_cuda_backward &c, int batch, int head, int row,
                                            const careful_row<D> &q)
 {
-    int own = head / (c.H / c.G), keys = keys_seen<FULL>(c, nullptr, row);
+    int own = head / (c.H / c.G), first = max(0, row + c.left), keys = keys_seen<FULL>(c, nullptr, row);
     float lse = c.lse[((int64_t)batch * c.H + head) * c.Tq + row];
     double top = -INFINITY, sum = 0;
     if (!is_far(lse)) return (double)lse;
-    for (int j = 0; j < keys; j++)
+    for (int j = first; j < keys; j++)
         top = fmax(top, careful_score((double)c.scale, q, careful_load<T, D>(c.keys, batch, own, j, c.D)));
-    for (int j = 0; j < keys; j++)
+    for (int j = first; j < keys; j++)
         sum += exp(careful_score((double)c.scale, q, careful_load<T, D>(c.keys, batch, own, j, c.D)) - top);
     return top + log(sum);
 }
@@ -247,12 +247,12 @@ __device__ __noinline__ void rows_carefully(const mha_cuda_backward &c, int tile
 {
     int own = head / (c.H / c.G);
     for (int row = tile * QUERIES + threadIdx.x / 32; row < min(c.Tq, (tile + 1) * QUERIES); row += 8) {
-        int keys = keys_seen<FULL>(c, nullptr, row);
+        int first = max(0, row + c.left), keys = keys_seen<FULL>(c, nullptr, row);
         careful_sum<D> sum = {{0}};
         careful_row<D> q = careful_load<T, D>(c.queries, batch, head, row, c.D);
         careful_row<D> d = careful_load<T, D>(c.d_o, batch, head, row, c.E);
-        double lse = keys ? careful_lse<T, D>(c, batch, head, row, q) : 0;
-        for (int j = 0; j < keys; j++) {
+        double lse = first < keys ? careful_lse<T, D>(c, batch, head, row, q) : 0;
+        for (int j = first; j < keys; j++) {
             careful_row<D> k = careful_load<T, D>(c.keys, batch, own, j, c.D),
                            v = careful_load<T, D>(c.values, batch, own, j, c.E);
             careful_add(sum, careful_weight<T, D>(c, batch, head, row, lse, q, k, d, v).ds * (double)c.scale, k);
@@ -270,7 +270,7 @@ MHA_DEVICE void key_carefully(const mha_cuda_backward &c, int key, int head, int
     careful_row<D> k = careful_load<T, D>(c.keys, batch, head, key, c.D);
     careful_row<D> v = careful_load<T, D>(c.values, batch, head, key, c.E);
     for (int n = head * group; n < (head + 1) * group; n++)
-        for (int row = c.causal ? max(0, key - c.offset) : 0; row < c.Tq; row++) {
+        for (int row = max(0, key - c.right); row < min(c.Tq, key - c.left + 1); row++) {
             careful_row<D> q = careful_load<T, D>(c.queries, batch, n, row, c.D);
             careful_row<D> d = careful_load<T, D>(c.d_o, batch, n, row, c.E);
             double lse = careful_lse<T, D>(c, batch, n, row, q);
@@ -383,7 +383,7 @@ MHA_DEVICE void finish_rows(const mha_cuda_backward &c, int tile, int head, int 
 {
     int who = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / 32;
     int64_t tiles = (int64_t)c.B * c.H * c.row_tiles, number = ((int64_t)batch * c.H + head) * c.row_tiles + tile;
-    int last = mha_cuda_part_of(last_keys<QUERIES>(c, tile, c.causal), c.key_tiles, c.parts);
+    int last = mha_cuda_part_of(last_keys<QUERIES>(c, tile), c.key_tiles, c.parts);
     int lost = c.lost_heads[batch * c.G + head / (c.H / c.G)];
     if (last > 0 && tile * QUERIES + (QUERIES == 128 ? who * 64 : 0) + warp * 16 < c.Tq) {
         float dq[32];

@@ -1,4 +1,4 @@
-/* Attention forward on tensor cores, for bfloat16 and float16: plain, with keys up to Tk; if CAUSAL, up to the diagonal;
+/* Attention forward on tensor cores, for bfloat16 and float16: plain, with keys up to Tk; if WINDOW, between two diagonals;
  * with OPTIONS, in windows, with slopes, a softcap and sinks, and of sequences of unlike lengths; with MAPS, with bias,
  * mask and dropout as well; with BITS, with a mask, and dropout beside it, which other warps find ahead. Rows of fewer than D
  * numbers are filled with zeros by the copy engine.
@@ -172,7 +172,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             if (KIND == MAPS && c.dropped) drop_weights(x, c, here(), row);
             if (KIND == BITS) drop_found();
         };
-        if (KIND >= OPTIONS || j >= t.whole) mask();
+        if (KIND >= OPTIONS || j >= t.whole || (KIND == WINDOW && j < t.closed)) mask();
         soften<KEYS, KIND == OPTIONS>(x, r, by, scale, lacking);
         drop();
         pack_all<T, KEYS>(p, x);
@@ -204,8 +204,10 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
         if (KIND >= OPTIONS) {
             for (j--; j >= t.first; j--) step(true);
         } else {
-            for (j--; j >= 0 && j >= t.whole; j--) step(true);
-            for (; j >= 0; j--) step(false);
+            const int end = KIND == WINDOW ? t.first : 0, open = KIND == WINDOW ? max(end, t.closed) : 0;
+            for (j--; j >= end && j >= t.whole; j--) step(true);
+            for (; j >= open; j--) step(false);
+            for (; KIND == WINDOW && j >= end; j--) step(true);
         }
 
         if (S::SEPARATE) free_queries(s, 0);
@@ -264,7 +266,7 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
         touch(x);
         if (thread == 0) barrier_arrive(shared_address(&s.k_empty[at.k.stage()]) + (CONSUMERS == 2 ? unknown_zero() : 0));
         at.k.next();
-        if (masked) hide<KEYS>(x, j * KEYS + thread % 4 * 2, keys_of<KIND>(c, t, t.row + own_row).last);
+        if (masked) hide_edges<KEYS, KIND>(x, c, t, j, t.row + own_row);
         soften<KEYS, false>(x, to, by, c.scale, {{0, 0}, 0, 0});
     };
     auto end_results = [&](void) {
@@ -285,7 +287,8 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
 
     for (bool there = is_there(), begun = false; there;) {
         const volatile tile &t = s.tiles[next.stage()];
-        int j = t.blocks - 1;
+        const int end = KIND == WINDOW ? t.first : 0, open = KIND == WINDOW ? max(end, t.closed) : 0;
+        int j = end + t.blocks - 1;
 #pragma unroll
         for (int i = 0; i < D / 2; i++) o[i] = 0;
         r = begun ? coming : first_rows<KIND>(c, t);
@@ -295,11 +298,12 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
             begin_block();
             if (CONSUMERS > 1) group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
             products_wait<0>();
-            weigh(t, j, r, j >= t.whole);
+            weigh(t, j, r, j >= t.whole || j < open);
             pack_all<T, KEYS>(p, x);
         }
-        for (j--; j >= 0 && j >= t.whole; j--) step(t, j, true);
-        for (; j >= 0; j--) step(t, j, false);
+        for (j--; j >= end && j >= t.whole; j--) step(t, j, true);
+        for (; j >= open; j--) step(t, j, false);
+        for (; KIND == WINDOW && j >= end; j--) step(t, j, true);
         if (t.blocks > 0) {
             free_queries(s, at.q.stage());
             at.q.next();
@@ -315,7 +319,8 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
             begin_last();
             products_wait<1>();
             coming = first_rows<KIND>(c, u);
-            weigh(u, u.blocks - 1, coming, u.blocks > u.whole);
+            const int last = (KIND == WINDOW ? u.first : 0) + u.blocks - 1;
+            weigh(u, last, coming, last >= u.whole || (KIND == WINDOW && last < u.closed));
             end_results();
             pack_all<T, KEYS>(p, x);
         } else if (t.blocks > 0) {

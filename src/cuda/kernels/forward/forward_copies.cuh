@@ -15,7 +15,7 @@ enum { TURN = 1, OWN = 5 };       /* numbers of barriers: turns at issuing, and 
 
 /* What rows see: all keys, those up to their position, what options say, or what options and maps say, the latter as they are
  * or as bits. */
-enum kind { FULL, CAUSAL, OPTIONS, MAPS, BITS };
+enum kind { FULL, WINDOW, OPTIONS, MAPS, BITS };
 
 /* The warpgroups of a block: one that copies, those that compute, and with bits one that finds them; beyond 128 columns, where
  * four warpgroups do not have registers enough, the last two warps of the first one do. What they have of registers together
@@ -154,9 +154,11 @@ template <int ROWS, int KEYS, kind KIND> MHA_DEVICE tile tile_of(const mha_cuda_
 {
     mha_cuda_place p = mha_cuda_place_of(n, c.H * c.B, c.row_tiles, c.section);
     int row = (c.row_tiles - 1 - p.tile) * ROWS; /* the longest rows come first */
-    int blocks = mha_cuda_blocks_seen(row, ROWS, KEYS, c.Tk, c.offset, KIND != FULL);
-    int whole = (KIND == CAUSAL ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk) / KEYS;
-    return {row, p.head % c.H, p.head / c.H, blocks, 0, whole, 0};
+    int blocks = mha_cuda_blocks_seen(row, ROWS, KEYS, c.Tk, c.right, KIND != FULL);
+    if (KIND == FULL) return {row, p.head % c.H, p.head / c.H, blocks, 0, c.Tk / KEYS, 0};
+    int first = min(blocks, max(0, row + c.left) / KEYS), whole = min(c.Tk, max(0, row + c.right + 1)) / KEYS;
+    int closed = (max(0, row + ROWS - 1 + c.left) + KEYS - 1) / KEYS;
+    return {row, p.head % c.H, p.head / c.H, blocks - first, first, whole, closed};
 }
 
 /* ---- The warpgroup that copies ---------------------------------------------------------------------------------- */

@@ -23,7 +23,7 @@ template <kind KIND, typename TILE> MHA_DEVICE keys_seen keys_of(const mha_cuda_
     keys_seen x = {{0, 0}, {c.Tk - 1, c.Tk - 1}};
 #pragma unroll
     for (int h = 0; h < 2; h++, row += 8) {
-        if (KIND == CAUSAL) x.last[h] = min(c.Tk - 1, row + c.offset);
+        if (KIND == WINDOW) x.first[h] = max(0, row + c.left), x.last[h] = min(c.Tk - 1, row + c.right);
         if (KIND < OPTIONS) continue;
         x.first[h] = max(0, row + t.span.left);
         x.last[h] = row < t.span.queries ? min(t.span.length - 1, row + t.span.right) : -1;
@@ -49,6 +49,16 @@ template <int KEYS> MHA_DEVICE void hide_before(float (&s)[KEYS / 2], int first_
         int key = first_key + i / 4 * 8 + i % 2;
         if (key < first[i / 2 % 2]) s[i] = -INFINITY;
     }
+}
+
+/* Both in block j, where it has edges. `row` is the first of the thread's rows. */
+template <int KEYS, kind KIND, typename TILE>
+MHA_DEVICE void hide_edges(float (&s)[KEYS / 2], const mha_cuda_forward &c, const TILE &t, int j, int row)
+{
+    const int first_key = j * KEYS + threadIdx.x % 4 * 2;
+    const keys_seen seen = keys_of<KIND>(c, t, row);
+    if (KIND == FULL || j >= t.whole) hide<KEYS>(s, first_key, seen.last);
+    if (KIND != FULL && j < t.closed) hide_before<KEYS>(s, first_key, seen.first);
 }
 
 /* Products become scores, in units of log 2, with cap and slope. `ahead` is how far the first row stands before the first
@@ -143,7 +153,7 @@ MHA_DEVICE ramp shape(float (&x)[KEYS / 2], rows &r, const mha_cuda_forward &c, 
     ramp lacking = {{0, 0}, 0, 0};
     const int first = threadIdx.x % 4 * 2;
     if (KIND < OPTIONS) {
-        hide<KEYS>(x, j * KEYS + first, keys_of<KIND>(c, t, row).last);
+        hide_edges<KEYS, KIND>(x, c, t, j, row);
         return lacking;
     }
     if (c.cap != 0 && ((j + 1) * KEYS > t.span.length || t.row + ROWS > t.span.queries))
@@ -202,20 +212,21 @@ __device__ __noinline__ void finish_carefully(const mha_cuda_forward &c, int bat
     int of_keys = head / c.group;
     double scale = (double)c.scale * 0.69314718055994530942;
     for (int row = first; row < min(first + 16, c.Tq); row++) {
-        int keys = KIND == CAUSAL ? min(c.Tk, max(0, row + c.offset + 1)) : c.Tk;
+        int keys = KIND == WINDOW ? min(c.Tk, max(0, row + c.right + 1)) : c.Tk;
+        int before = KIND == WINDOW ? min(keys, max(0, row + c.left)) : 0;
         double top = -INFINITY, sum = 0;
         careful_sum<D> o = {{0}};
         careful_row<D> q = careful_load<T, D>(c.queries, batch, head, row, c.D);
-        for (int j = 0; j < keys; j++)
+        for (int j = before; j < keys; j++)
             top = fmax(top, careful_score(scale, q, careful_load<T, D>(c.keys, batch, of_keys, j, c.D)));
-        for (int j = 0; j < keys; j++) {
+        for (int j = before; j < keys; j++) {
             double p = exp(careful_score(scale, q, careful_load<T, D>(c.keys, batch, of_keys, j, c.D)) - top);
             careful_add(o, p, careful_load<T, D>(c.values, batch, of_keys, j, c.E));
             sum += p;
         }
-        for (int i = 0; keys && i < careful_row<D>::COUNT; i++) o.x[i] /= sum;
+        for (int i = 0; keys > before && i < careful_row<D>::COUNT; i++) o.x[i] /= sum;
         careful_put<T>(to, ROWS * ROW_BYTES, at + row - first, o);
-        if (threadIdx.x % 32 == 0) put_lse(c, batch, head, row, keys > 0, (float)(top + log(sum)));
+        if (threadIdx.x % 32 == 0) put_lse(c, batch, head, row, keys > before, (float)(top + log(sum)));
     }
 }
 

@@ -8,7 +8,7 @@
 
 #define KINDS(NAME, T, D, KEYS, OF_OPTIONS)                      \
     FORWARD_KERNEL(NAME, T, D, 2, KEYS, FULL)                    \
-    FORWARD_KERNEL(NAME##_causal, T, D, 2, KEYS, CAUSAL)         \
+    FORWARD_KERNEL(NAME##_window, T, D, 2, KEYS, WINDOW)         \
     FORWARD_KERNEL(NAME##_options, T, D, 2, OF_OPTIONS, OPTIONS) \
     FORWARD_KERNEL(NAME##_maps, T, D, 2, 64, MAPS)               \
     FORWARD_KERNEL(NAME##_bits, T, D, 2, OF_OPTIONS, BITS)
