@@ -344,13 +344,13 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
             for (int b = 0; b < QUERIES / 8; b++) deltas[b] = *(const float2 *)(rows + DELTA * QUERIES + 8 * b + lane % 4 * 2);
             int ahead = w.first - q0; /* of the first key */
             if (tail || (KIND == WINDOW && (ahead > c.right - KEYS + 1 || ahead < c.left + QUERIES - 1))) {
-                const uint32_t seen = c.right - c.left; /* how far behind the first key that it sees a row sees keys */
+                const uint32_t seen = c.right - c.left; /* a row sees keys up to here behind the first that it sees */
                 uint32_t behind = key - c.left - (q0 + lane % 4 * 2), none = INT32_MIN;
-                uint32_t at[2] = {key < c.Tk ? behind : none, key + 8 < c.Tk ? behind + 8 : none};
+                uint32_t own[2] = {key < c.Tk ? behind : none, key + 8 < c.Tk ? behind + 8 : none};
 #pragma unroll
                 for (int i = 0; i < QUERIES / 4; i++) {
-                    if (at[i % 2] - i / 2 * 8 > seen) p[i] &= 0xffff0000u;
-                    if (at[i % 2] - i / 2 * 8 - 1 > seen) p[i] &= 0xffffu;
+                    if (own[i % 2] - i / 2 * 8 > seen) p[i] &= 0xffff0000u;
+                    if (own[i % 2] - i / 2 * 8 - 1 > seen) p[i] &= 0xffffu;
                 }
             }
             products_wait<0>();
