@@ -328,8 +328,8 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
 /* Tiles of rows that key tile `tile` of a brief call adds to. */
 static int64_t steps_of(const mha_cuda_plan *plan, int32_t tile)
 {
-    bool causal = plan->kind == MHA_CUDA_WINDOW && tile; /* the first one writes all rows */
-    return plan->row_tiles - mha_cuda_first_rows(tile * plan->keys, plan->rows, plan->row_tiles, plan->right, causal);
+    bool window = plan->kind == MHA_CUDA_WINDOW && tile; /* the first one writes all rows */
+    return plan->row_tiles - mha_cuda_first_rows(tile * plan->keys, plan->rows, plan->row_tiles, plan->right, window);
 }
 
 /* How many blocks share a head of a brief call: what takes the fewest steps of the multiprocessors. The first blocks of all heads, with

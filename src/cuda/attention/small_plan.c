@@ -6,8 +6,8 @@ static const char *obstacle(const mha_problem *p)
     mha_cuda_plan plan;
     if (p->D > MHA_CUDA_SMALL_WIDTH || p->E > MHA_CUDA_SMALL_WIDTH) return "more than 32 columns";
     if (p->Tq > MHA_CUDA_SMALL_LENGTH || p->Tk > MHA_CUDA_SMALL_LENGTH) return "more than 128 rows or keys";
-    mha_cuda_plan_forward(&plan, p);
     if (p->options.window_left != MHA_UNLIMITED || p->options.window_right != MHA_UNLIMITED) return "a window";
+    mha_cuda_plan_forward(&plan, p);
     return plan.kind >= MHA_CUDA_OPTIONS ? "options" : NULL;
 }
 
