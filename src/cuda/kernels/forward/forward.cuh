@@ -262,11 +262,11 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
         if (CONSUMERS > 1) group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
     };
     /* Scores of block j of a tile have come, and become weights. */
-    auto weigh = [&](const volatile tile &t, int j, rows &to, bool masked) {
+    auto weigh = [&](const volatile tile &t, const volatile share &own, int j, rows &to, bool masked) {
         touch(x);
         if (thread == 0) barrier_arrive(shared_address(&s.k_empty[at.k.stage()]) + (CONSUMERS == 2 ? unknown_zero() : 0));
         at.k.next();
-        if (masked) hide_edges<KEYS, KIND>(x, c, t, j, t.row + own_row);
+        if (masked) hide_edges<KEYS, KIND>(x, c, t, j, t.row + own_row, own.whole, own.open);
         soften<KEYS, false>(x, to, by, c.scale, {{0, 0}, 0, 0});
     };
     auto end_results = [&](void) {
@@ -275,35 +275,55 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
         if (thread == 0) barrier_arrive(shared_address(&s.v_empty[at.v.stage()]));
         at.v.next();
     };
-    auto step = [&](const volatile tile &t, int j, bool masked) {
+    auto step = [&](const volatile tile &t, const volatile share &own, int j, bool masked) {
         begin_block();
         begin_last();
         products_wait<1>();
-        weigh(t, j, r, masked);
+        weigh(t, own, j, r, masked);
         end_results();
         pack_all<T, KEYS>(p, x);
         rescale(o, by);
     };
+    /* Keys, and values, of blocks that others need; turns go on. */
+    auto leave_keys = [&](int count) {
+#pragma unroll 1
+        for (; count > 0; count--) {
+            barrier_wait(shared_address(&s.k_full[at.k.stage()]), at.k.parity());
+            group_sync(TURN + who, 2 * GROUP);
+            group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
+            if (thread == 0) barrier_arrive(shared_address(&s.k_empty[at.k.stage()]));
+            at.k.next();
+        }
+    };
+    auto leave_values = [&](int count) {
+#pragma unroll 1
+        for (; count > 0; count--) {
+            barrier_wait(shared_address(&s.v_full[at.v.stage()]), at.v.parity());
+            if (thread == 0) barrier_arrive(shared_address(&s.v_empty[at.v.stage()]));
+            at.v.next();
+        }
+    };
 
     for (bool there = is_there(), begun = false; there;) {
         const volatile tile &t = s.tiles[next.stage()];
-        const int end = KIND == WINDOW ? t.first : 0, open = KIND == WINDOW ? max(end, t.closed) : 0;
-        int j = end + t.blocks - 1;
+        const volatile share &own = s.shares[next.stage()][S::APART ? who : 0];
+        int j = own.last;
 #pragma unroll
         for (int i = 0; i < D / 2; i++) o[i] = 0;
         r = begun ? coming : first_rows<KIND>(c, t);
         if (t.blocks > 0 && !begun) {
             barrier_wait(shared_address(&s.q_full[at.q.stage()]), at.q.parity());
             read_queries(q, s, at.q.stage(), who);
+            if (S::APART) leave_keys(own.before), leave_values(own.before);
             begin_block();
             if (CONSUMERS > 1) group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
             products_wait<0>();
-            weigh(t, j, r, j >= t.whole || j < open);
+            weigh(t, own, j, r, j >= own.whole || (KIND == WINDOW && j < own.open));
             pack_all<T, KEYS>(p, x);
         }
-        for (j--; j >= end && j >= t.whole; j--) step(t, j, true);
-        for (; j >= open; j--) step(t, j, false);
-        for (; KIND == WINDOW && j >= end; j--) step(t, j, true);
+        for (j--; j >= own.end && j >= own.whole; j--) step(t, own, j, true);
+        for (; j >= own.open; j--) step(t, own, j, false);
+        for (; KIND == WINDOW && j >= own.end; j--) step(t, own, j, true);
         if (t.blocks > 0) {
             free_queries(s, at.q.stage());
             at.q.next();
@@ -311,7 +331,9 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
         next.next();
         there = is_there();
         const volatile tile &u = s.tiles[next.stage()];
+        const volatile share &next_own = s.shares[next.stage()][S::APART ? who : 0];
         begun = there && t.blocks > 0 && u.blocks > 0;
+        if (S::APART && t.blocks > 0) leave_keys(own.after + (begun ? next_own.before : 0));
         if (begun) {
             barrier_wait(shared_address(&s.q_full[at.q.stage()]), at.q.parity());
             read_queries(q, s, at.q.stage(), who);
@@ -319,14 +341,16 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
             begin_last();
             products_wait<1>();
             coming = first_rows<KIND>(c, u);
-            const int last = (KIND == WINDOW ? u.first : 0) + u.blocks - 1;
-            weigh(u, last, coming, last >= u.whole || (KIND == WINDOW && last < u.closed));
+            const int last = next_own.last;
+            weigh(u, next_own, last, coming, last >= next_own.whole || (KIND == WINDOW && last < next_own.open));
             end_results();
+            if (S::APART) leave_values(own.after + next_own.before);
             pack_all<T, KEYS>(p, x);
         } else if (t.blocks > 0) {
             if (CONSUMERS > 1) group_sync(TURN + who, 2 * GROUP);
             begin_last();
             end_results();
+            if (S::APART) leave_values(own.after);
         }
         finish<T, D, ROWS, KIND>(s, c, t, o, r, keys_of<KIND>(c, t, t.row + own_row), who);
         if (thread == 0) barrier_arrive(shared_address(&s.tile_empty[(next.count - 1) % TILE_STAGES]));

@@ -40,6 +40,12 @@ struct tile {
     float slope; /* times log2(e) */
 };
 
+/* The key blocks of a tile that a warpgroup computes: from `last` down to `end`, of which all of its rows see all keys from `open` on and
+ * below `whole`. The others need `before` and `after` more. */
+struct share {
+    int last, end, whole, open, before, after;
+};
+
 /* Tiles of bias, for each warpgroup its rows, where there are maps: of float32, or two stages of 16 bits. */
 template <int CONSUMERS, int BYTES, bool ANY> struct map_memory {
 };
@@ -82,13 +88,15 @@ struct shared_memory : result_memory<T, 64 * CONSUMERS * ((D + PANEL - 1) / PANE
                        bits_memory<CONSUMERS, KEYS, KIND == BITS> {
     enum { ROWS = 64 * CONSUMERS, COLUMNS = (D + PANEL - 1) / PANEL * PANEL, MAP_BYTES = 64 * KEYS * 4 };
     enum { SEPARATE = has_room<D, KIND>() }; /* results have memory of their own */
-    enum { AHEAD = is_ahead<D, KIND>(), IN_REGISTERS = in_registers<D, CONSUMERS, KIND>() };
+    enum { AHEAD = is_ahead<D, KIND>(), APART = AHEAD && KIND == WINDOW && CONSUMERS > 2 }; /* APART: blocks of rows are not those of tiles */
+    enum { IN_REGISTERS = in_registers<D, CONSUMERS, KIND>() };
     enum { Q_STAGES = AHEAD && !IN_REGISTERS ? 2 : 1, STAGES = D > 64 ? 2 : 4 }; /* STAGES: of K and V */
     alignas(1024) T q[Q_STAGES][ROWS * COLUMNS];
     alignas(1024) T k[STAGES][KEYS * COLUMNS];
     alignas(1024) T v[STAGES][KEYS * COLUMNS];
     int number[TILE_STAGES]; /* of tiles, from the warpgroup that copies to the others; -1: no more */
     tile tiles[TILE_STAGES]; /* those of the numbers */
+    share shares[TILE_STAGES][CONSUMERS]; /* likewise; a single one unless APART */
     alignas(8) uint64_t tile_full[TILE_STAGES], tile_empty[TILE_STAGES], q_full[Q_STAGES], q_empty[Q_STAGES];
     uint64_t k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
     uint64_t map_full[KIND >= MAPS ? CONSUMERS : 1][MAP_STAGES], map_empty[KIND >= MAPS ? CONSUMERS : 1][MAP_STAGES]; /* or bits */
@@ -161,6 +169,25 @@ template <int ROWS, int KEYS, kind KIND> MHA_DEVICE tile tile_of(const mha_cuda_
     return {row, p.head % c.H, p.head / c.H, blocks - first, first, whole, closed};
 }
 
+/* What the warpgroups compute of a tile: all of it, or each what its rows see. */
+template <typename S, int KEYS> MHA_DEVICE void put_shares(volatile share *shares, const mha_cuda_forward &c, const tile &t)
+{
+    const int end_of_tile = t.first + t.blocks - 1;
+    if (!S::APART) {
+        shares->last = end_of_tile, shares->end = t.first;
+        shares->whole = t.whole, shares->open = max(t.first, t.closed);
+        return;
+    }
+#pragma unroll 1
+    for (int n = 0, row = t.row; n < S::ROWS / 64; n++, row += 64) {
+        int last = max(t.first, min(end_of_tile, (row + 63 + c.right) / KEYS)), end = min(last, max(t.first, (row + c.left) / KEYS));
+        shares[n].last = last, shares[n].end = end;
+        shares[n].before = end_of_tile - last, shares[n].after = end - t.first;
+        shares[n].whole = min(c.Tk, max(0, row + c.right + 1)) / KEYS;
+        shares[n].open = max(end, (max(0, row + 63 + c.left) + KEYS - 1) / KEYS);
+    }
+}
+
 /* ---- The warpgroup that copies ---------------------------------------------------------------------------------- */
 
 template <typename S, int KEYS, kind KIND, typename TILE>
@@ -218,6 +245,7 @@ template <typename S, int ROWS, int KEYS, kind KIND> MHA_DEVICE void copy_tiles(
         barrier_wait(shared_address(&s.tile_empty[stage]), next.parity() ^ 1);
         s.number[stage] = n < c.tiles ? n : -1;
         s.tiles[stage] = t;
+        if (S::AHEAD) put_shares<S, KEYS>(s.shares[stage], c, t);
         barrier_arrive(shared_address(&s.tile_full[stage]));
         next.next();
         if (n >= c.tiles) break;

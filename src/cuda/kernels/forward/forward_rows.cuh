@@ -51,14 +51,14 @@ template <int KEYS> MHA_DEVICE void hide_before(float (&s)[KEYS / 2], int first_
     }
 }
 
-/* Both in block j, where it has edges. `row` is the first of the thread's rows. */
+/* Both in block j, from `whole` on and below `open`. `row` is the first of the thread's rows. */
 template <int KEYS, kind KIND, typename TILE>
-MHA_DEVICE void hide_edges(float (&s)[KEYS / 2], const mha_cuda_forward &c, const TILE &t, int j, int row)
+MHA_DEVICE void hide_edges(float (&s)[KEYS / 2], const mha_cuda_forward &c, const TILE &t, int j, int row, int whole, int open)
 {
     const int first_key = j * KEYS + threadIdx.x % 4 * 2;
     const keys_seen seen = keys_of<KIND>(c, t, row);
-    if (KIND == FULL || j >= t.whole) hide<KEYS>(s, first_key, seen.last);
-    if (KIND != FULL && j < t.closed) hide_before<KEYS>(s, first_key, seen.first);
+    if (KIND == FULL || j >= whole) hide<KEYS>(s, first_key, seen.last);
+    if (KIND != FULL && j < open) hide_before<KEYS>(s, first_key, seen.first);
 }
 
 /* Products become scores, in units of log 2, with cap and slope. `ahead` is how far the first row stands before the first
@@ -153,7 +153,7 @@ MHA_DEVICE ramp shape(float (&x)[KEYS / 2], rows &r, const mha_cuda_forward &c, 
     ramp lacking = {{0, 0}, 0, 0};
     const int first = threadIdx.x % 4 * 2;
     if (KIND < OPTIONS) {
-        hide_edges<KEYS, KIND>(x, c, t, j, row);
+        hide_edges<KEYS, KIND>(x, c, t, j, row, t.whole, t.closed);
         return lacking;
     }
     if (c.cap != 0 && ((j + 1) * KEYS > t.span.length || t.row + ROWS > t.span.queries))
