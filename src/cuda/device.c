@@ -95,10 +95,10 @@ static mha_cuda_module module_of_backward(int width, mha_cuda_kind kind)
 
 static mha_status find_backward(mha_context *ctx, mha_cuda_device *d)
 {
-    enum { OF_TYPE = MHA_CUDA_BACKWARD_WIDTHS * MHA_CUDA_KINDS };
+    enum { OF_TYPE = MHA_CUDA_BACKWARD_WIDTHS * MHA_CUDA_BACKWARD_KINDS };
     for (int n = 0; n < 2 * OF_TYPE; n++) {
-        int type = n / OF_TYPE, width = n / MHA_CUDA_KINDS % MHA_CUDA_BACKWARD_WIDTHS;
-        mha_cuda_kind kind = (mha_cuda_kind)(n % MHA_CUDA_KINDS);
+        int type = n / OF_TYPE, width = n / MHA_CUDA_BACKWARD_KINDS % MHA_CUDA_BACKWARD_WIDTHS;
+        mha_cuda_kind kind = (mha_cuda_kind)(n % MHA_CUDA_BACKWARD_KINDS);
         for (int step = 0; step < MHA_CUDA_STEPS; step++)
             TRY(find(ctx, &d->backward[type][width][kind][step], module_of_backward(width, kind),
                      mha_cuda_backward_name(type, width, kind, (mha_cuda_step)step),

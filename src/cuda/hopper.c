@@ -41,19 +41,6 @@ static void add_options(mha_cuda_forward *c, const mha_problem *p)
     if (o->sinks.rank) c->sinks = o->sinks.data, c->sink_head = o->sinks.stride[1];
 }
 
-/* Whether the copy engine takes a bias: tiles of 64 rows and 128 keys. */
-static bool has_bias_tiles(mha_tensor bias)
-{
-    enum { STEP = 16 };
-    const int64_t each = (int64_t)mha_type_size(bias.type), most = INT64_C(1) << 40;
-    bool good = bias.size[2] > 1 && bias.size[3] > 1 && bias.stride[3] == 1 && (uintptr_t)bias.data % STEP == 0;
-    for (int axis = 0; axis < 3; axis++) {
-        int64_t bytes = bias.stride[axis] * each;
-        good = good && (bias.size[axis] == 1 || (bytes > 0 && bytes % STEP == 0 && bytes < most));
-    }
-    return good;
-}
-
 /* Whether keys of a mask that lie side by side can be read so many at once: 2, 4 or 16. */
 static bool can_read_together(mha_tensor mask, unsigned count)
 {
@@ -76,7 +63,7 @@ static mha_status add_maps(mha_cuda_forward *c, const mha_problem *p)
     if (!bias.rank) return MHA_OK;
     c->bias_by = (float)(c->modified ? log2_e : 1 / (double)o->scale);
     c->bias_batch = bias.size[0] > 1, c->bias_head = bias.size[1] > 1;
-    if (!has_bias_tiles(bias) || !mha_element_count(bias)) return MHA_OK;
+    if (!mha_cuda_has_bias_tiles(bias)) return MHA_OK;
     c->bias_stages = bias.type == MHA_FLOAT32 ? 1 : 2;
     return mha_cuda_map(p->ctx, &c->bias_map, bias, 64);
 }
@@ -288,7 +275,7 @@ static mha_status add_backward_maps(mha_cuda_backward *c, const mha_problem *p, 
         c->lost_anew = s->lost_anew, c->anew_tiles = anew.row_tiles * anew.rows / 64;
     }
     bool room = plan->width < 2; /* for tiles of bias */
-    if (!bias.rank || !room || !has_bias_tiles(bias) || !mha_element_count(bias)) return MHA_OK;
+    if (!room || !mha_cuda_has_bias_tiles(bias)) return MHA_OK;
     c->bias_batch = bias.size[0] > 1, c->bias_head = bias.size[1] > 1;
     c->bias_stages = bias.type == MHA_FLOAT32 ? 1 : 2;
     return mha_cuda_map(p->ctx, &c->bias_map, bias, 64);

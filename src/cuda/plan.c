@@ -17,16 +17,16 @@ static const struct {
 
 int mha_cuda_forward_groups(int width, mha_cuda_kind kind, bool few)
 {
-    if (few || kind >= MHA_CUDA_OPTIONS) return 2;
+    if (few || (kind >= MHA_CUDA_OPTIONS && kind != MHA_CUDA_BIASED)) return 2;
     return width == MHA_CUDA_SHORT ? 4 : width ? 2 : 3;
 }
 
 /* The columns of the forward kernels, and for each kind the keys of a block: as many as registers and shared memory take. */
 static const struct {
     int columns, keys[MHA_CUDA_KINDS];
-} forward_widths[MHA_CUDA_FORWARD_WIDTHS] = {{64, {128, 128, 128, 128, 128}}, {128, {128, 128, 128, 128, 128}},
-                                             {96, {128, 128, 128, 128, 128}}, {192, {112, 112, 96, 64, 96}},
-                                             {256, {80, 80, 64, 64, 64}},     [MHA_CUDA_SHORT] = {64, {64}}};
+} forward_widths[MHA_CUDA_FORWARD_WIDTHS] = {
+    {64, {128, 128, 128, 128, 128, 128}}, {128, {128, 128, 128, 128, 128, 128}}, {96, {128, 128, 128, 128, 128, 128}},
+    {192, {112, 112, 96, 64, 96}},        {256, {80, 80, 64, 64, 64}},           [MHA_CUDA_SHORT] = {64, {64}}};
 
 int mha_cuda_forward_keys(int width, mha_cuda_kind kind) { return forward_widths[width].keys[kind]; }
 
@@ -48,8 +48,9 @@ size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few)
     size_t columns = ((size_t)forward_widths[width].columns + 63) / 64 * 64,
            keys = (size_t)mha_cuda_forward_keys(width, kind),
            groups = (size_t)mha_cuda_forward_groups(width, kind, few), q = 2 * 64 * groups * columns,
-           stages = columns > 64 ? 2 : 4, tiles = q + stages * 4 * keys * columns + BARRIERS;
+           stages = columns > 64 || kind == MHA_CUDA_BIASED ? 2 : 4, tiles = q + stages * 4 * keys * columns + BARRIERS;
     if (kind == MHA_CUDA_MAPS) return tiles + groups * 64 * keys * sizeof(float);
+    if (kind == MHA_CUDA_BIASED) return tiles + (columns <= 64 ? q : 0) + groups * 64 * keys * sizeof(float);
     if (kind == MHA_CUDA_BITS)
         return tiles + (columns <= 64 ? q : 0) + (groups * MHA_CUDA_BIT_BYTES(keys) + 1023) / 1024 * 1024;
     return tiles + (columns > 128 ? 0 : kind < MHA_CUDA_OPTIONS && groups > 2 ? 2 * q : q);
@@ -77,6 +78,19 @@ int mha_cuda_decode_width(const mha_problem *p)
     int width = 0;
     while (mha_cuda_decode_widths[width] < p->D || mha_cuda_decode_widths[width] < p->E) width++;
     return width;
+}
+
+bool mha_cuda_has_bias_tiles(mha_tensor bias)
+{
+    enum { STEP = 16 };
+    const int64_t each = (int64_t)mha_type_size(bias.type), most = INT64_C(1) << 40;
+    bool good = bias.rank && mha_element_count(bias) && bias.size[2] > 1 && bias.size[3] > 1 && bias.stride[3] == 1 &&
+                (uintptr_t)bias.data % STEP == 0;
+    for (int axis = 0; axis < 3; axis++) {
+        int64_t bytes = bias.stride[axis] * each;
+        good = good && (bias.size[axis] == 1 || (bytes > 0 && bytes % STEP == 0 && bytes < most));
+    }
+    return good;
 }
 
 /* ---- What the kernels of Hopper cannot do ----------------------------------------------------------------------- */
@@ -117,6 +131,14 @@ static bool has_maps(const mha_problem *p)
 {
     const mha_attention_options *o = &p->options;
     return o->mask.rank || o->bias.rank || o->dropout > 0;
+}
+
+/* Whether scores have nothing of their own but a bias of the type of q, in tiles. */
+static bool has_bias_alone(const mha_problem *p)
+{
+    const mha_attention_options *o = &p->options;
+    return mha_cuda_has_bias_tiles(o->bias) && o->bias.type == p->q.type && !o->mask.rank && !(o->dropout > 0) &&
+           !(o->softcap > 0) && !o->alibi_slopes.rank;
 }
 
 static const char *options_obstacle(const mha_problem *p)
@@ -307,6 +329,7 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
     /* Dropout alone is faster where all warps that compute decide for themselves. */
     if (has_maps(p)) plan->kind = p->options.bias.rank || !p->options.mask.rank ? MHA_CUDA_MAPS : MHA_CUDA_BITS;
     else if (plan->spans) plan->kind = MHA_CUDA_OPTIONS;
+    if (has_bias_alone(p) && widest <= 128) plan->kind = MHA_CUDA_BIASED;
     /* One tile of 256 rows, with blocks of 64 keys to have registers for it. The bits are not those of other blocks, so rows decide. */
     if (!plan->width && plan->kind == MHA_CUDA_FULL && Tq > 192 && Tq <= 256) plan->width = MHA_CUDA_SHORT;
     /* What a row computes is the same in tiles of fewer rows. */

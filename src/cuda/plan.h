@@ -11,15 +11,18 @@
 typedef enum mha_cuda_step { MHA_CUDA_PREPARE, MHA_CUDA_MAIN, MHA_CUDA_CONVERT, MHA_CUDA_STEPS } mha_cuda_step;
 
 /* What the rows of a Hopper kernel see: all keys, those of a window that moves with them, of which a causal one is half, what slopes, a
- * softcap, sinks and, forward, unlike sequences say, or all that with bias, mask and dropout. The last kind is another one in each direction: backward,
- * unlike sequences; forward, a mask or dropout without a bias, as bits that warps find ahead. */
+ * softcap, sinks and, forward, unlike sequences say, or all that with bias, mask and dropout. Then come kinds of single directions:
+ * backward, unlike sequences; forward, a mask or dropout without a bias, as bits that warps find ahead, and a bias of the type
+ * of q, in tiles, without mask, dropout, softcap and slopes. */
 typedef enum mha_cuda_kind {
     MHA_CUDA_FULL,
     MHA_CUDA_WINDOW,
     MHA_CUDA_OPTIONS,
     MHA_CUDA_MAPS,
     MHA_CUDA_SEQUENCES,
+    MHA_CUDA_BACKWARD_KINDS,
     MHA_CUDA_BITS = MHA_CUDA_SEQUENCES,
+    MHA_CUDA_BIASED,
     MHA_CUDA_KINDS
 } mha_cuda_kind;
 
@@ -95,6 +98,9 @@ const char *mha_cuda_stats_obstacle(const mha_problem *p);
 
 /* Whether what a sequence sees has to be read from device memory, which the host does not do. */
 bool mha_cuda_has_spans(const mha_problem *p);
+
+/* Whether the copy engine takes a bias: tiles of 64 rows and 128 bytes of keys. */
+bool mha_cuda_has_bias_tiles(mha_tensor bias);
 
 /* Whether the kernels can count the rows of a call; otherwise MHA_UNSUPPORTED. */
 mha_status mha_cuda_check_sizes(const mha_problem *p);

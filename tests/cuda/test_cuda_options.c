@@ -79,6 +79,18 @@ static attention_case draw_maps(rng *r)
     return c;
 }
 
+/* Whether the kernels of a bias alone have to run. */
+static bool is_bias_alone(const attention_case *c, const problem *p)
+{
+    const mha_tensor b = p->options.bias;
+    int64_t bytes = 2 * b.stride[b.rank - 2];
+    bool tiles = b.rank == 4 && b.size[2] > 1 && b.size[3] > 1 && b.stride[3] == 1 && bytes > 0 && bytes % 16 == 0;
+    for (int axis = 0; axis < 2; axis++)
+        tiles = tiles && (b.size[axis] == 1 || (b.stride[axis] > 0 && 2 * b.stride[axis] % 16 == 0));
+    return tiles && b.type == p->q.view.type && !p->options.mask.rank && c->dropout == 0 && !c->alibi &&
+           !(c->softcap > 0) && c->D <= 128 && c->E <= 128;
+}
+
 /* Which kernel has to run. */
 static const char *kind_of(const attention_case *c, const problem *p)
 {
@@ -88,6 +100,7 @@ static const char *kind_of(const attention_case *c, const problem *p)
     options = options || o->query_starts.rank || o->key_starts.rank || o->query_lengths.rank || o->key_lengths.rank ||
               c->align == MHA_ALIGN_OFFSET;
     bool maps = o->bias.rank || (c->dropout > 0 && !o->mask.rank);
+    if (maps && is_bias_alone(c, p)) return "_bias";
     return maps ? "_maps" : o->mask.rank ? "_bits" : options ? "_options" : window ? "_window" : "";
 }
 
@@ -150,6 +163,26 @@ static attention_case draw_bits(rng *r)
     if (c.mask.rank < 0 || rng_chance(r, 0.3))
         c.dropout = 0.3f, c.dropout_seed = c.data_seed, c.dropout_stream = c.data_seed << 8;
     return c;
+}
+
+/* A bias alone, in tiles or not, and of any type, with numbers that hide keys or without. */
+static attention_case draw_biases(rng *r)
+{
+    attention_case c = draw_maps(r);
+    c.mask.rank = -1, c.dropout = 0;
+    if (rng_chance(r, 0.8)) c.alibi = 0, c.softcap = 0;
+    if (rng_chance(r, 0.8)) c.D = rng_chance(r, 0.5) ? 64 : 128, c.E = c.D;
+    if (rng_chance(r, 0.3)) c.Tq += 300;
+    c.Tk = (c.Tk + 7) / 8 * 8;
+    c.bias = (broadcast){4, 12 + (unsigned)rng_between(r, 0, 3)};
+    if (rng_chance(r, 0.8)) c.type_bias = c.type_q;
+    c.layout_maps = rng_chance(r, 0.8) ? LAYOUT_DENSE : LAYOUT_ANY;
+    return c;
+}
+
+TEST(any_bias)
+{
+    if (there()) check_drawn(draw_biases, 17000);
 }
 
 TEST(any_mask_and_dropout)

@@ -94,28 +94,38 @@ TEST(tiles_and_scratch_of_forward_calls)
     mha_context_free(ctx);
 }
 
+/* A bias whose rows begin where the copy engine wants them. */
+static mha_tensor bias_in_tiles(int64_t rows)
+{
+    mha_tensor bias = mha_tensor_2d(NULL, MHA_BFLOAT16, rows, 300);
+    bias.stride[0] = 304;
+    return bias;
+}
+
 /* Tiles of all forward kernels: as many keys as shared memory takes, in whole steps of tensor cores and of the copy engine. */
 TEST(tiles_of_all_widths)
 {
     static const struct {
         int64_t D;
         int keys[MHA_CUDA_KINDS];
-    } cases[] = {{64, {128, 128, 128, 128, 128}},
-                 {96, {128, 128, 128, 128, 128}},
-                 {128, {128, 128, 128, 128, 128}},
+    } cases[] = {{64, {128, 128, 128, 128, 128, 128}},
+                 {96, {128, 128, 128, 128, 128, 128}},
+                 {128, {128, 128, 128, 128, 128, 128}},
                  {192, {112, 112, 96, 64, 96}},
                  {256, {80, 80, 64, 64, 64}}};
     mha_context *ctx = remote_context();
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)
-        for (int kind = 0; kind < MHA_CUDA_KINDS; kind++) {
+        for (int kind = 0; kind < MHA_CUDA_KINDS && cases[n].keys[kind]; kind++) {
             mha_cuda_plan plan = {.kernel = ""};
             size_t scratch = 0;
             int64_t D = cases[n].D, columns = (D + 63) / 64 * 64;
             question a = ask(MHA_BFLOAT16, 1, 2, 2, 1152, 300, D);
             a.options.causal = kind > 0;
-            if (kind >= MHA_CUDA_OPTIONS) a.options.softcap = 3;
-            if (kind >= MHA_CUDA_MAPS) a.options.dropout = 0.5f;
+            bool biased = kind == MHA_CUDA_BIASED;
+            if (kind >= MHA_CUDA_OPTIONS && !biased) a.options.softcap = 3;
+            if (kind >= MHA_CUDA_MAPS && !biased) a.options.dropout = 0.5f;
             if (kind == MHA_CUDA_MAPS) a.options.bias = mha_tensor_2d(NULL, MHA_FLOAT32, 1152, 300);
+            if (biased) a.options.bias = bias_in_tiles(1152);
             if (kind == MHA_CUDA_BITS) a.options.mask = mha_tensor_2d(NULL, MHA_BOOL, 1152, 300);
             expect(!plan_forward(ctx, &a, &plan, &scratch), "%s", mha_context_error(ctx));
             int64_t tiles = 2 * columns * (plan.rows + 4 * plan.keys);
@@ -268,21 +278,22 @@ TEST(tiles_of_fewer_rows)
 TEST(names_of_kernels_are_all_different)
 {
     const char
-        *names[2 * MHA_CUDA_FORWARD_WIDTHS * MHA_CUDA_KINDS + 2 * MHA_CUDA_BACKWARD_WIDTHS * (MHA_CUDA_KINDS + 6) +
-               2 * MHA_CUDA_DECODE_WIDTHS + 4 + 2 * 4 * MHA_CUDA_WIDTHS + MHA_CUDA_GENERAL_KERNELS];
+        *names[4 * MHA_CUDA_FORWARD_WIDTHS * MHA_CUDA_KINDS + 2 * MHA_CUDA_BACKWARD_WIDTHS * (MHA_CUDA_KINDS + 6) +
+               2 * MHA_CUDA_DECODE_WIDTHS + 2 * 4 * MHA_CUDA_WIDTHS + MHA_CUDA_GENERAL_KERNELS];
     int count = 0;
-    for (int n = 0; n < 4; n++) names[count++] = mha_cuda_forward_name(n / 2, 0, (mha_cuda_kind)(n % 2), true);
-    for (int type = 0; type < 2; type++)
-        for (int width = 0; width < MHA_CUDA_FORWARD_WIDTHS; width++)
-            for (int kind = 0; kind < (width == MHA_CUDA_SHORT ? 2 : MHA_CUDA_KINDS); kind++)
-                names[count++] = width == MHA_CUDA_SHORT
-                                     ? mha_cuda_forward_name(type, width, MHA_CUDA_FULL, kind)
-                                     : mha_cuda_forward_name(type, width, (mha_cuda_kind)kind, false);
+    for (int n = 0; n < 2 * MHA_CUDA_FORWARD_WIDTHS * MHA_CUDA_KINDS; n++) {
+        int type = n % 2, width = n / 2 % MHA_CUDA_FORWARD_WIDTHS;
+        mha_cuda_kind kind = (mha_cuda_kind)(n / 2 / MHA_CUDA_FORWARD_WIDTHS);
+        const char *many = mha_cuda_forward_name(type, width, kind, false),
+                   *few = mha_cuda_forward_name(type, width, kind, true);
+        if (many) names[count++] = many;
+        if (few != many) names[count++] = few;
+    }
     for (int type = 0; type < 2; type++)
         for (int width = 0; width < MHA_CUDA_BACKWARD_WIDTHS; width++) {
-            for (int kind = 0; kind < MHA_CUDA_KINDS; kind++)
+            for (int kind = 0; kind < MHA_CUDA_BACKWARD_KINDS; kind++)
                 names[count++] = mha_cuda_backward_name(type, width, (mha_cuda_kind)kind, MHA_CUDA_MAIN);
-            for (int kind = MHA_CUDA_OPTIONS; kind < MHA_CUDA_KINDS; kind++) {
+            for (int kind = MHA_CUDA_OPTIONS; kind < MHA_CUDA_BACKWARD_KINDS; kind++) {
                 names[count++] = mha_cuda_backward_name(type, width, (mha_cuda_kind)kind, MHA_CUDA_PREPARE);
                 names[count++] = mha_cuda_backward_name(type, width, (mha_cuda_kind)kind, MHA_CUDA_CONVERT);
             }
@@ -481,7 +492,7 @@ TEST(kernels_of_forward_calls)
     mha_context *ctx = remote_context();
     mha_tensor row = mha_tensor_1d(NULL, MHA_FLOAT32, 4), pairs = mha_tensor_2d(NULL, MHA_BOOL, 500, 300);
     mha_tensor lengths = mha_tensor_1d((void *)16, MHA_INT32, 2); /* an address that nobody may read */
-    mha_tensor starts = mha_tensor_1d((void *)16, MHA_INT32, 3);
+    mha_tensor starts = mha_tensor_1d((void *)16, MHA_INT32, 3), bias = bias_in_tiles(500);
     KERNEL("forward_bf16_64_few", (void)a);
     KERNEL("forward_bf16_64_window_few", a.options.causal = true);
     KERNEL("forward_bf16_64_window_few", a.options.window_left = 3);
@@ -499,6 +510,17 @@ TEST(kernels_of_forward_calls)
     KERNEL("forward_bf16_64_maps", a.options.bias = pairs, a.options.bias.type = MHA_FLOAT32);
     KERNEL("forward_bf16_64_maps", a.options.bias = a.options.mask = pairs, a.options.bias.type = MHA_FLOAT32);
     KERNEL("forward_bf16_64_maps", a.options.dropout = 0.5f, a.options.key_lengths = lengths);
+    KERNEL("forward_bf16_64_bias_few", a.options.bias = bias, a.options.causal = true, a.options.sinks = row);
+    KERNEL("forward_bf16_64_bias_few", a.options.bias = bias, a.options.key_lengths = lengths);
+    KERNEL("forward_bf16_64_bias", a = ask(MHA_BFLOAT16, 2, 120, 2, 500, 300, 64), a.options.bias = bias);
+    KERNEL("forward_bf16_128_bias", a = ask(MHA_BFLOAT16, 2, 4, 2, 500, 300, 128), a.options.bias = bias);
+    KERNEL("forward_bf16_192_maps", a = ask(MHA_BFLOAT16, 2, 4, 2, 500, 300, 192), a.options.bias = bias);
+    KERNEL("forward_bf16_64_maps", a.options.bias = bias, a.options.bias.type = MHA_FLOAT16);
+    KERNEL("forward_bf16_64_maps", a.options.bias = bias, a.options.bias.stride[0] = 300);
+    KERNEL("forward_bf16_64_maps", a.options.bias = bias, a.options.softcap = 3);
+    KERNEL("forward_bf16_64_maps", a.options.bias = bias, a.options.alibi_slopes = row);
+    KERNEL("forward_bf16_64_maps", a.options.bias = bias, a.options.dropout = 0.5f);
+    KERNEL("forward_bf16_64_maps", a.options.bias = bias, a.options.mask = pairs);
     KERNEL("forward_bf16_96", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 80));
     KERNEL("forward_bf16_96_window", a = ask(MHA_BFLOAT16, 1, 1, 1, 9, 9, 96), a.options.causal = true);
     KERNEL("forward_f16_128_options", a = ask(MHA_FLOAT16, 1, 1, 1, 9, 9, 104), a.options.softcap = 3);

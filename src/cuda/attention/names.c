@@ -5,22 +5,34 @@ enum { TYPES = 2 };
 
 const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool few)
 {
-#define NAMES(kernel)                                                               \
-    {                                                                               \
-        kernel, kernel "_window", kernel "_options", kernel "_maps", kernel "_bits" \
+#define WIDE(kernel) kernel, kernel "_window", kernel "_options", kernel "_maps", kernel "_bits"
+#define NAMES(kernel)                \
+    {                                \
+        WIDE(kernel), kernel "_bias" \
     }
-    static const char *const names[TYPES][MHA_CUDA_SHORT][MHA_CUDA_KINDS] = {
-        {NAMES("forward_bf16_64"), NAMES("forward_bf16_128"), NAMES("forward_bf16_96"), NAMES("forward_bf16_192"),
-         NAMES("forward_bf16_256")},
-        {NAMES("forward_f16_64"), NAMES("forward_f16_128"), NAMES("forward_f16_96"), NAMES("forward_f16_192"),
-         NAMES("forward_f16_256")}};
+    static const char *const names[TYPES][MHA_CUDA_SHORT][MHA_CUDA_KINDS] = {{NAMES("forward_bf16_64"),
+                                                                              NAMES("forward_bf16_128"),
+                                                                              NAMES("forward_bf16_96"),
+                                                                              {WIDE("forward_bf16_192")},
+                                                                              {WIDE("forward_bf16_256")}},
+                                                                             {NAMES("forward_f16_64"),
+                                                                              NAMES("forward_f16_128"),
+                                                                              NAMES("forward_f16_96"),
+                                                                              {WIDE("forward_f16_192")},
+                                                                              {WIDE("forward_f16_256")}}};
 #undef NAMES
-    static const char *const of_few[TYPES][MHA_CUDA_OPTIONS] = {{"forward_bf16_64_few", "forward_bf16_64_window_few"},
-                                                                {"forward_f16_64_few", "forward_f16_64_window_few"}};
+#undef WIDE
+#define FEW(kernel)                                                                \
+    {                                                                              \
+        [MHA_CUDA_FULL] = kernel "_few", [MHA_CUDA_WINDOW] = kernel "_window_few", \
+        [MHA_CUDA_BIASED] = kernel "_bias_few"                                     \
+    }
+    static const char *const of_few[TYPES][MHA_CUDA_KINDS] = {FEW("forward_bf16_64"), FEW("forward_f16_64")};
+#undef FEW
     static const char *const of_short[TYPES][2] = {{"forward_bf16_64_short", "forward_bf16_64_short_few"},
                                                    {"forward_f16_64_short", "forward_f16_64_short_few"}};
     if (width == MHA_CUDA_SHORT) return kind == MHA_CUDA_FULL ? of_short[type][few] : NULL;
-    return few && !width && kind < MHA_CUDA_OPTIONS ? of_few[type][kind] : names[type][width][kind];
+    return few && !width && of_few[type][kind] ? of_few[type][kind] : names[type][width][kind];
 }
 
 const char *mha_cuda_decode_name(int type, int width)
@@ -55,7 +67,7 @@ const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_
         STEPS(kernel, kernel), STEPS(kernel "_window", kernel), STEPS(kernel "_options", kernel),  \
             STEPS(kernel "_maps", kernel "_maps"), STEPS(kernel "_sequences", kernel "_sequences") \
     }
-    static const char *const names[TYPES][MHA_CUDA_BACKWARD_WIDTHS][MHA_CUDA_KINDS][MHA_CUDA_STEPS] = {
+    static const char *const names[TYPES][MHA_CUDA_BACKWARD_WIDTHS][MHA_CUDA_BACKWARD_KINDS][MHA_CUDA_STEPS] = {
         {NAMES("backward_bf16_64"), NAMES("backward_bf16_128"), NAMES("backward_bf16_256")},
         {NAMES("backward_f16_64"), NAMES("backward_f16_128"), NAMES("backward_f16_256")}};
 #undef NAMES

@@ -31,21 +31,32 @@ MHA_DEVICE float2 load_shared_pair(uint32_t at)
     return x;
 }
 
-/* scores += by * bias, from a tile of 64 rows in shared memory, in panels of 128 bytes. */
+/* Bias of a thread's scores 4 m to 4 m + 7, in pairs, from a tile of 64 rows in shared memory, in panels of 128 bytes. */
+MHA_DEVICE void load_pairs(uint32_t (&x)[4], uint32_t tile, int m)
+{
+    int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane / 8 % 2 * 8 + lane % 8, piece = m + lane / 16;
+    load_matrices(x, tile + piece / 8 * MAP_PANEL + row * ROW_BYTES + ((piece % 8) ^ (row % 8)) * 16);
+}
+
+/* Eight scores += by * bias. */
+template <typename T> MHA_DEVICE void add_pairs(float *s, const uint32_t (&x)[4], float by)
+{
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+        float2 both = pair_of<T>::get(x[n]);
+        s[2 * n] = fmaf(both.x, by, s[2 * n]);
+        s[2 * n + 1] = fmaf(both.y, by, s[2 * n + 1]);
+    }
+}
+
+/* All of them. */
 template <typename T, int SCORES> MHA_DEVICE void add_tile_of(float (&s)[SCORES], uint32_t tile, float by)
 {
-    int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
 #pragma unroll
     for (int m = 0; m < SCORES / 4; m += 2) {
         uint32_t x[4];
-        int piece = m + lane / 16;
-        load_matrices(x, tile + piece / 8 * MAP_PANEL + row * ROW_BYTES + ((piece % 8) ^ (row % 8)) * 16);
-#pragma unroll
-        for (int n = 0; n < 4; n++) {
-            float2 both = pair_of<T>::get(x[n]);
-            s[4 * m + 2 * n] = fmaf(both.x, by, s[4 * m + 2 * n]);
-            s[4 * m + 2 * n + 1] = fmaf(both.y, by, s[4 * m + 2 * n + 1]);
-        }
+        load_pairs(x, tile, m);
+        add_pairs<T>(s + 4 * m, x, by);
     }
 }
 

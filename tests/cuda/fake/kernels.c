@@ -36,8 +36,8 @@ static int width_of(const char *name)
 
 size_t fake_parameter_bytes(const char *name)
 {
-    static const char *const forward[] = {"",      "_window", "_few",   "_window_few", "_options",
-                                          "_maps", "_bits",   "_short", "_short_few"};
+    static const char *const forward[] = {"",      "_window", "_few",      "_window_few", "_options",  "_maps",
+                                          "_bits", "_bias",   "_bias_few", "_short",      "_short_few"};
     static const char *const backward[] = {"",
                                            "_window",
                                            "_options",
@@ -57,7 +57,7 @@ size_t fake_parameter_bytes(const char *name)
     for (int n = 0; n < 2 * WIDTHS; n++) {
         const char *type = n % 2 ? "bf16" : "f16";
         int width = widths[n / 2];
-        for (int k = 0; k < 9; k++) {
+        for (size_t k = 0; k < sizeof forward / sizeof *forward; k++) {
             snprintf(known, sizeof known, "forward_%s_%d%s", type, width, forward[k]);
             if (!strcmp(name, known)) return sizeof(mha_cuda_forward);
         }
@@ -187,8 +187,9 @@ static bool fits(int D, int widest)
 static const char *forward(const fake_launch *l)
 {
     const mha_cuda_forward *c = (const void *)l->parameter;
-    bool bits = strstr(l->name, "_bits"), options = bits || strstr(l->name, "_options") || strstr(l->name, "_maps");
-    bool many = !options && !strstr(l->name, "_few");
+    bool bits = strstr(l->name, "_bits"), bias = strstr(l->name, "_bias"),
+         options = bits || bias || strstr(l->name, "_options") || strstr(l->name, "_maps");
+    bool many = (bias || !options) && !strstr(l->name, "_few");
     int D = width_of(l->name), rows = D != 64 || !many ? 128 : strstr(l->name, "_short") ? 256 : 192;
     int widest = c->D > c->E ? c->D : c->E;
     const char *why = forward_maps(c, begins(l->name, "forward_f16"), rows, keys_of_forward(l->name, D));
@@ -198,6 +199,7 @@ static const char *forward(const fake_launch *l)
     if (l->blocks < 1 || (int)l->blocks > c->tiles || (int)l->threads != 2 * rows + (bits && D <= 128 ? 256 : 128))
         return "blocks or threads";
     if (bits && (c->bias.data || !(c->mask.data || c->dropped))) return "a bias, or neither mask nor dropout";
+    if (bias && (c->bias_stages != 2 || c->mask.data || c->dropped || c->modified)) return "not a bias alone";
     if (c->section < 1 || c->section > c->H * c->B || c->H % c->group) return "section or group";
     if (*c->counter) return "the counter is not 0";
     if (options) fake_forward_options(c, rows);

@@ -8,11 +8,13 @@
     FORWARD_KERNEL(NAME##_window, T, D, CONSUMERS, 128, WINDOW) \
     FORWARD_KERNEL(NAME##_options, T, D, 2, 128, OPTIONS)       \
     FORWARD_KERNEL(NAME##_maps, T, D, 2, 128, MAPS)             \
-    FORWARD_KERNEL(NAME##_bits, T, D, 2, 128, BITS)
+    FORWARD_KERNEL(NAME##_bits, T, D, 2, 128, BITS)             \
+    FORWARD_KERNEL(NAME##_bias, T, D, CONSUMERS, 128, BIAS)
 #define WIDTHS(NAME, T)                                         \
     KINDS(NAME##_64, T, 64, 3)                                  \
     FORWARD_KERNEL(NAME##_64_few, T, 64, 2, 128, FULL)          \
     FORWARD_KERNEL(NAME##_64_window_few, T, 64, 2, 128, WINDOW) \
+    FORWARD_KERNEL(NAME##_64_bias_few, T, 64, 2, 128, BIAS)     \
     FORWARD_KERNEL(NAME##_64_short, T, 64, 4, 64, FULL)         \
     FORWARD_KERNEL(NAME##_64_short_few, T, 64, 2, 64, FULL)     \
     KINDS(NAME##_128, T, 128, 2)                                \

@@ -1,7 +1,7 @@
 /* Attention forward on tensor cores, for bfloat16 and float16: plain, with keys up to Tk; if WINDOW, between two diagonals;
  * with OPTIONS, in windows, with slopes, a softcap and sinks, and of sequences of unlike lengths; with MAPS, with bias,
- * mask and dropout as well; with BITS, with a mask, and dropout beside it, which other warps find ahead. Rows of fewer than D
- * numbers are filled with zeros by the copy engine.
+ * mask and dropout as well; with BITS, with a mask, and dropout beside it, which other warps find ahead; with BIAS, with a bias of T
+ * alone, in windows, with sinks and of sequences of unlike lengths. Rows of fewer than D numbers are filled with zeros by the copy engine.
  *
  * A block of threads computes tiles of ROWS query rows. One warpgroup copies: it has the copy engine bring Q and, key
  * block by key block from right to left, K and V into rings of STAGES. The others compute 64 rows each. For a key block j
@@ -100,7 +100,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
     own_queries<T, D, ROWS, S::IN_REGISTERS> q;
     float o[D / 2], x[KEYS / 2], by[2];
-    uint32_t p[KEYS / 4];
+    uint32_t p[KEYS / 4], bias[S::BIAS_EARLY ? KEYS / 16 : 1][4];
     rows r = first_rows<KIND>(c, t);
     ramp lacking = {{0, 0}, 0, 0};
     int row = t.row + who * 64 + warp * 16 + lane / 4, first = lane % 4 * 2;
@@ -121,6 +121,23 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
         at.v.next();
     };
 
+    /* The `count`th tile of bias, which is read and then free. */
+    auto with_bias = [&](uint32_t count, auto read) {
+        const int stages = KIND == BIAS ? MAP_STAGES : c.bias_stages, stage = map_stage(count, stages);
+        barrier_wait(shared_address(&s.map_full[who][stage]), map_parity(count, stages));
+        read(shared_address(map_tile(s, who)) + stage * (S::MAP_BYTES / stages));
+        finish_loads();
+        __syncwarp();
+        if (lane == 0) barrier_arrive(shared_address(&s.map_empty[who][stage]));
+    };
+    auto read_bias = [&](void) {
+        if (!S::BIAS_EARLY) return;
+        with_bias(at.k.count, [&](uint32_t tile) {
+#pragma unroll
+            for (int m = 0; m < KEYS / 16; m++) load_pairs(bias[m], tile, 2 * m);
+        });
+    };
+
     if (!S::SEPARATE || t.blocks > 0) {
         barrier_wait(shared_address(&s.q_full[0]), at.q.parity());
         read_queries(q, s, at.q.stage(), who);
@@ -130,6 +147,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
         int j = t.first + t.blocks - 1;
         barrier_wait(shared_address(&s.k_full[at.k.stage()]), at.k.parity());
         scores();
+        read_bias();
         products_wait<0>();
         touch(x);
         if (thread == 0) barrier_arrive(shared_address(&s.k_empty[at.k.stage()]));
@@ -138,17 +156,20 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             return map_place_of(t.batch, t.head, row, t.span.queries, j * KEYS + first, t.span.length);
         };
         auto add_bias = [&](void) {
-            if (KIND != MAPS || !c.bias.data) return;
-            if (!c.bias_stages) {
+            if (S::BIAS_EARLY) {
+#pragma unroll
+                for (int m = 0; m < KEYS / 16; m++) add_pairs<T>(x + 8 * m, bias[m], c.bias_by);
+                return;
+            }
+            if (!S::HAS_BIAS || (KIND == MAPS && !c.bias.data)) return;
+            if (KIND == MAPS && !c.bias_stages) {
                 add_plain(x, c, here());
                 return;
             }
-            int stage = map_stage(at.k.count - 1, c.bias_stages), bytes = S::MAP_BYTES / c.bias_stages;
-            barrier_wait(shared_address(&s.map_full[who][stage]), map_parity(at.k.count - 1, c.bias_stages));
-            add_tile(x, c, shared_address(map_tile<KIND>(s, who)) + stage * bytes);
-            finish_loads();
-            __syncwarp();
-            if (lane == 0) barrier_arrive(shared_address(&s.map_empty[who][stage]));
+            with_bias(at.k.count - 1, [&](uint32_t tile) {
+                if (KIND == BIAS) add_tile_of<T>(x, tile, c.bias_by);
+                else add_tile(x, c, tile);
+            });
         };
         auto show_found = [&](void) {
             uint32_t count = at.k.count - 1, stage = count % BIT_STAGES;
@@ -187,6 +208,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             scores();
             results();
             if (CONSUMERS > 1) group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
+            read_bias();
             products_wait<1>();
             touch(x);
             /* With an address that every thread computes, this and the wait for O come amid the exponentials. Before or after them
@@ -194,10 +216,10 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             if (thread == 0) barrier_arrive(shared_address(&s.k_empty[at.k.stage()]) + (KIND < OPTIONS ? unknown_zero() : 0));
             at.k.next();
             if (masked) mask();
-            if (KIND >= MAPS) end_results(); /* branches of `drop` would keep it behind the exponentials */
+            if (KIND == MAPS || KIND == BITS) end_results(); /* branches of `drop` would keep it behind the exponentials */
             soften<KEYS, KIND == OPTIONS>(x, r, by, scale, lacking);
             drop();
-            if (KIND < MAPS) end_results();
+            if (KIND < MAPS || KIND == BIAS) end_results();
             pack_all<T, KEYS>(p, x);
             rescale(o, by);
         };
@@ -365,12 +387,11 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
     typedef shared_memory<T, D, CONSUMERS, KEYS, KIND> layout;
     layout &s = *(layout *)memory;
     static_assert(sizeof(layout) <= 227 * 1024, "more shared memory than a block can have");
-    static_assert(KIND != MAPS || CONSUMERS == 2, "two threads bring bias");
     typedef block<D, CONSUMERS, KIND> own;
     /* Who reads a tile: the warpgroups, with options the thread that copies, with maps those that bring the bias, and the warps
      * that find bits. */
     const int arrivals =
-        CONSUMERS + (KIND >= OPTIONS) + (KIND == MAPS ? CONSUMERS : 0) + (KIND == BITS ? own::FINDERS / 32 : 0);
+        CONSUMERS + (KIND >= OPTIONS) + (layout::HAS_BIAS ? CONSUMERS : 0) + (KIND == BITS ? own::FINDERS / 32 : 0);
     let_next_start();
     if (threadIdx.x == 0) {
         fetch_map(&c.q), fetch_map(&c.k), fetch_map(&c.v);
@@ -405,8 +426,10 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
             if (threadIdx.x == 0) copy_found_tiles<layout, 64 * CONSUMERS, KEYS, KIND>(s, c);
             if (threadIdx.x == 32) find_tiles<layout, 64 * CONSUMERS, KEYS, KIND>(s, c);
         }
-        if constexpr (KIND == MAPS)
-            if (threadIdx.x == 64 || threadIdx.x == 96) copy_maps<layout, KEYS>(s, c, threadIdx.x / 32 - 2);
+        if constexpr (layout::HAS_BIAS) { /* one thread for each of the others, of up to two warps */
+            int who = threadIdx.x % 32 * 2 + threadIdx.x / 32 - 2;
+            if (threadIdx.x >= 64 && who < CONSUMERS) copy_maps<layout, KEYS>(s, c, who);
+        }
         if constexpr (KIND == BITS && !own::APART)
             if (threadIdx.x >= own::FIRST_FINDER) find_all_bits<layout, KEYS, CONSUMERS, own>(s, c);
     } else if (!own::APART || threadIdx.x < own::FIRST_FINDER) {

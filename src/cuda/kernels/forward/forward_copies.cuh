@@ -13,9 +13,9 @@ namespace
 enum { GROUP = 128, TILE_STAGES = 2, MAP_STAGES = 2 }; /* threads of a warpgroup; tiles, and their bias or bits, in flight */
 enum { TURN = 1, OWN = 5 };       /* numbers of barriers: turns at issuing, and of each warpgroup's own threads */
 
-/* What rows see: all keys, those up to their position, what options say, or what options and maps say, the latter as they are
- * or as bits. */
-enum kind { FULL, WINDOW, OPTIONS, MAPS, BITS };
+/* What rows see: all keys, those of a window, what options say, or what options and maps say, the latter as they are or as bits, or what a
+ * bias alone says. */
+enum kind { FULL, WINDOW, OPTIONS, MAPS, BITS, BIAS };
 
 /* The warpgroups of a block: one that copies, those that compute, and with bits one that finds them; beyond 128 columns, where
  * four warpgroups do not have registers enough, the last two warps of the first one do. What they have of registers together
@@ -73,7 +73,7 @@ template <typename T, int SIZE, bool OWN_MEMORY> struct result_memory {
 template <typename T, int SIZE> struct result_memory<T, SIZE, false> {
 };
 
-template <int D, kind KIND> constexpr bool has_room(void) { return KIND != MAPS && D <= (KIND == BITS ? 64 : 128); }
+template <int D, kind KIND> constexpr bool has_room(void) { return KIND != MAPS && D <= (KIND >= BITS ? 64 : 128); }
 template <int D, kind KIND> constexpr bool is_ahead(void) { return KIND < OPTIONS && D <= 64; }
 
 /* Two warpgroups have registers for Q, whose memory is then free as soon as they have read it. */
@@ -84,13 +84,14 @@ template <int D, int CONSUMERS, kind KIND> constexpr bool in_registers(void)
 
 template <typename T, int D, int CONSUMERS, int KEYS, kind KIND>
 struct shared_memory : result_memory<T, 64 * CONSUMERS * ((D + PANEL - 1) / PANEL) * PANEL, has_room<D, KIND>()>,
-                       map_memory<CONSUMERS, 64 * KEYS * 4, KIND == MAPS>,
+                       map_memory<CONSUMERS, 64 * KEYS * 4, KIND == MAPS || KIND == BIAS>,
                        bits_memory<CONSUMERS, KEYS, KIND == BITS> {
     enum { ROWS = 64 * CONSUMERS, COLUMNS = (D + PANEL - 1) / PANEL * PANEL, MAP_BYTES = 64 * KEYS * 4 };
+    enum { HAS_BIAS = KIND == MAPS || KIND == BIAS, BIAS_EARLY = KIND == BIAS && D > 64 }; /* EARLY: in registers before scores come */
     enum { SEPARATE = has_room<D, KIND>() }; /* results have memory of their own */
     enum { AHEAD = is_ahead<D, KIND>(), APART = AHEAD && KIND == WINDOW && CONSUMERS > 2 }; /* APART: blocks of rows are not those of tiles */
     enum { IN_REGISTERS = in_registers<D, CONSUMERS, KIND>() };
-    enum { Q_STAGES = AHEAD && !IN_REGISTERS ? 2 : 1, STAGES = D > 64 ? 2 : 4 }; /* STAGES: of K and V */
+    enum { Q_STAGES = AHEAD && !IN_REGISTERS ? 2 : 1, STAGES = D > 64 || KIND == BIAS ? 2 : 4 }; /* STAGES: of K and V */
     alignas(1024) T q[Q_STAGES][ROWS * COLUMNS];
     alignas(1024) T k[STAGES][KEYS * COLUMNS];
     alignas(1024) T v[STAGES][KEYS * COLUMNS];
@@ -313,9 +314,9 @@ template <typename S, int KEYS> MHA_DEVICE void copy_maps(S &s, const mha_cuda_f
 }
 
 /* The tiles of bias of a warpgroup. */
-template <kind KIND, typename S> MHA_DEVICE const void *map_tile(S &s, int who)
+template <typename S> MHA_DEVICE const void *map_tile(S &s, int who)
 {
-    if constexpr (KIND == MAPS) return s.maps[who];
+    if constexpr (S::HAS_BIAS) return s.maps[who];
     else return s.q[0];
 }
 

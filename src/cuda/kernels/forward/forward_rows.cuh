@@ -156,12 +156,12 @@ MHA_DEVICE ramp shape(float (&x)[KEYS / 2], rows &r, const mha_cuda_forward &c, 
         hide_edges<KEYS, KIND>(x, c, t, j, row, t.whole, t.closed);
         return lacking;
     }
-    if (c.cap != 0 && ((j + 1) * KEYS > t.span.length || t.row + ROWS > t.span.queries))
+    if (KIND != BIAS && c.cap != 0 && ((j + 1) * KEYS > t.span.length || t.row + ROWS > t.span.queries))
         clear<KEYS>(x, j * KEYS + first, t.span.length, row, t.span.queries);
     int ahead = row + t.span.offset - j * KEYS;
     if (KIND == OPTIONS && c.modified && c.cap == 0 && t.span.right <= t.span.offset)
         lacking = climb<KEYS>(x, c.scale, t.slope, (float)ahead, first);
-    else if (c.modified && modify<KEYS, KIND == BITS>(x, c, t.slope, (float)(ahead - first))) r.sum[0] = r.sum[1] = NAN;
+    else if (KIND != BIAS && c.modified && modify<KEYS, KIND == BITS>(x, c, t.slope, (float)(ahead - first))) r.sum[0] = r.sum[1] = NAN;
     add_maps();
     const int whole = t.whole, closed = t.closed; /* read together */
     if (j < whole && j >= closed) return lacking;
@@ -299,7 +299,7 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const TILE &t, float (&o
         sum[h] += __shfl_xor_sync(~0u, sum[h], 1);
         sum[h] += __shfl_xor_sync(~0u, sum[h], 2);
         by[h] = sum[h] > 0 ? 1 / sum[h] : 0;
-        if (KIND >= MAPS) by[h] *= c.kept;
+        if (KIND == MAPS || KIND == BITS) by[h] *= c.kept;
         if (KIND >= OPTIONS) continue;
         lost = lost || (sees[h] && !(sum[h] > 0 && sum[h] < INFINITY));
         int row = first_row + h * 8 + lane / 4;
