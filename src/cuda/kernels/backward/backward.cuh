@@ -196,8 +196,9 @@ MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k
             else weigh<T, QUERIES, KIND, false>(x, c, rows, t, maps);
             products_wait<0>();
             touch(y);
-            if (bits) grow<T, QUERIES, KIND, KIND == MAPS>(x, y, own_p, own_ds, c, rows, maps);
-            else grow<T, QUERIES, KIND, false>(x, y, own_p, own_ds, c, rows, maps);
+            if (bits) grow<T, QUERIES, KIND, KIND == MAPS, KIND == MAPS>(x, y, own_p, own_ds, c, rows, maps);
+            else if (KIND == MAPS && c.dbias.data) grow<T, QUERIES, KIND, false, KIND == MAPS>(x, y, own_p, own_ds, c, rows, maps);
+            else grow<T, QUERIES, KIND, false, false>(x, y, own_p, own_ds, c, rows, maps);
         }
         if (bits) barrier_arrive(shared_address(&s.bits_empty[count % BIT_STAGES]));
         __syncwarp();
@@ -217,8 +218,9 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
     int key = w.first + first_key + warp * 16 + lane / 4, group = c.H / c.G, total = group * w.count;
     float dk[OWN / 2], dv[OWN / 2], power[2], scale = c.scale * 1.44269504f;
     /* Warpgroups that may begin a step together end up in step: both compute at the same time, and the tensor cores wait. Turns at S and
-     * dP keep them apart, which saves 4 to 6 % with these kernels. With options at D 128, and in order, they cost 2 to 7 %. */
-    enum { TURNS = WAY == INTEGERS && !HALVES && (KIND < OPTIONS || (KIND == OPTIONS && D == 64)) };
+     * dP keep them apart, which saves 4 to 6 % with these kernels, 7 to 14 % with maps at D 64. With options at D 128, of unlike sequences,
+     * and in order, they cost 2 to 7 %. */
+    enum { TURNS = WAY == INTEGERS && !HALVES && (KIND < OPTIONS || (KIND != SEQUENCES && D == 64)) };
     enum { LATE = WAY == INTEGERS }; /* whether dQ leaves in the next step */
     enum { LANES = KIND < OPTIONS || (KIND == OPTIONS && D == 128) ? 32 : 1 }; /* where registers for it cost nothing else */
     float head_power = WAY == INTEGERS ? power_of<KIND, LANES>(c, s.part, w.head, w.batch) : 1;
