@@ -44,6 +44,13 @@ static int64_t any_width(rng *r)
     return rng_chance(r, 0.6) ? usual[rng_between(r, 0, 5)] : 8 * rng_between(r, 1, 32);
 }
 
+/* So many heads that tiles of 192 rows are the faster ones, and that blocks have more than one. */
+static void crowd(attention_case *c)
+{
+    c->B = 1, c->H = 90, c->G = 30, c->D = c->E = 64;
+    c->Tq = 384, c->Tk = 384 + c->Tk % 64 / 8 * 8;
+}
+
 /* Windows alone, often with edges where tiles have theirs. */
 static attention_case draw_windows(rng *r)
 {
@@ -54,6 +61,7 @@ static attention_case draw_windows(rng *r)
     if (rng_chance(r, 0.2)) c.Tq += 400, c.Tk += rng_between(r, 0, 500);
     c.window_left = 64 * rng_between(r, 0, 6) + (rng_chance(r, 0.7) ? rng_between(r, 0, 1) : rng_between(r, 0, 63));
     c.window_right = rng_chance(r, 0.3) ? 64 * rng_between(r, 0, 3) + rng_between(r, 0, 2) : -1;
+    if (rng_chance(r, 0.05)) crowd(&c);
     return c;
 }
 
@@ -177,6 +185,7 @@ static attention_case draw_biases(rng *r)
     c.bias = (broadcast){4, 12 + (unsigned)rng_between(r, 0, 3)};
     if (rng_chance(r, 0.8)) c.type_bias = c.type_q;
     c.layout_maps = rng_chance(r, 0.8) ? LAYOUT_DENSE : LAYOUT_ANY;
+    if (rng_chance(r, 0.05)) crowd(&c);
     return c;
 }
 
@@ -323,7 +332,7 @@ static const char *backward_kind_of(const attention_case *c, const problem *p)
     const mha_attention_options *o = &p->options;
     bool unlike = o->query_starts.rank || o->key_starts.rank || o->query_lengths.rank || o->key_lengths.rank ||
                   c->align == MHA_ALIGN_OFFSET;
-    const char *kind = o->mask.rank || c->dropout > 0 ? "_maps" : kind_of(c, p);
+    const char *kind = o->mask.rank || o->bias.rank || c->dropout > 0 ? "_maps" : kind_of(c, p);
     return unlike && strcmp(kind, "_maps") != 0 ? "_sequences" : kind;
 }
 
