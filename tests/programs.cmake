@@ -173,7 +173,7 @@ if(TARGET mha_cuda)
         "MHA_BACKEND=cuda;MHA_FAKE_GPU=new;MHA_SAMPLE=20;LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_fake_driver>")
     endforeach()
     set(words_of_stats any_number softmax) # what needs no kernel with options
-    set(words_of_options any_combination_of_options any_combination_of_maps any_mask_and_dropout few_rows gradients)
+    set(words_of_options any_combination_of_options any_combination_of_maps any_mask_and_dropout any_bias windows_alone few_rows gradients)
     foreach(name layer options product small stats) # in memory of the fake GPU
       add_test(NAME cuda_host_${name}_memory COMMAND test_cuda_${name} ${words_of_${name}})
       mha_label(cuda_host_${name}_memory host)
@@ -198,6 +198,17 @@ if(TARGET mha_cuda)
       add_test(NAME cuda_commands COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/commands.sh $<TARGET_FILE:mha_command>)
       mha_label(cuda_commands cuda)
     endif()
+    # A few calls of each kind under the sanitizer of CUDA, where it is installed.
+    get_filename_component(beside_nvcc ${MHA_NVCC} DIRECTORY)
+    find_program(MHA_COMPUTE_SANITIZER compute-sanitizer HINTS ${beside_nvcc})
+    foreach(tool memcheck racecheck)
+      if(MHA_COMPUTE_SANITIZER)
+        add_test(NAME cuda_${tool} COMMAND ${MHA_COMPUTE_SANITIZER} --tool ${tool} --error-exitcode 1
+          $<TARGET_FILE:test_cuda_options> any_combination any_bias any_mask windows_alone few_rows gradients_of)
+        mha_label(cuda_${tool} cuda)
+        set_tests_properties(cuda_${tool} PROPERTIES ENVIRONMENT MHA_CASES=2)
+      endif()
+    endforeach()
     # The tests of the CPU's attention, with the general kernels and, where they can, those of Hopper; and of the layer.
     foreach(name device_memory layer_command attention_batches attention_hidden attention_huge attention_pairs
         attention_properties attention_random attention_sizes backward backward_exact backward_hidden layer layer_cache layer_cache_projected layer_cache_ragged
