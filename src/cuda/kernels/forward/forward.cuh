@@ -216,10 +216,10 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             if (thread == 0) barrier_arrive(shared_address(&s.k_empty[at.k.stage()]) + (KIND < OPTIONS ? unknown_zero() : 0));
             at.k.next();
             if (masked) mask();
-            if (KIND == MAPS || KIND == BITS) end_results(); /* branches of `drop` would keep it behind the exponentials */
+            if (KIND >= MAPS) end_results(); /* branches of `drop` would keep it behind the exponentials */
             soften<KEYS, KIND == OPTIONS>(x, r, by, scale, lacking);
             drop();
-            if (KIND < MAPS || KIND == BIAS) end_results();
+            if (KIND < MAPS) end_results();
             pack_all<T, KEYS>(p, x);
             rescale(o, by);
         };
@@ -328,7 +328,7 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
 
     for (bool there = is_there(), begun = false; there;) {
         const volatile tile &t = s.tiles[next.stage()];
-        const volatile share &own = s.shares[next.stage()][S::APART ? who : 0];
+        const volatile share &own = s.shares[next.stage()][S::SHARES ? who : 0];
         int j = own.last;
 #pragma unroll
         for (int i = 0; i < D / 2; i++) o[i] = 0;
@@ -336,7 +336,7 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
         if (t.blocks > 0 && !begun) {
             barrier_wait(shared_address(&s.q_full[at.q.stage()]), at.q.parity());
             read_queries(q, s, at.q.stage(), who);
-            if (S::APART) leave_keys(own.before), leave_values(own.before);
+            if (S::SHARES) leave_keys(own.before), leave_values(own.before);
             begin_block();
             if (CONSUMERS > 1) group_arrive(TURN + (who + 1) % CONSUMERS, 2 * GROUP);
             products_wait<0>();
@@ -353,9 +353,9 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
         next.next();
         there = is_there();
         const volatile tile &u = s.tiles[next.stage()];
-        const volatile share &next_own = s.shares[next.stage()][S::APART ? who : 0];
+        const volatile share &next_own = s.shares[next.stage()][S::SHARES ? who : 0];
         begun = there && t.blocks > 0 && u.blocks > 0;
-        if (S::APART && t.blocks > 0) leave_keys(own.after + (begun ? next_own.before : 0));
+        if (S::SHARES && t.blocks > 0) leave_keys(own.after + (begun ? next_own.before : 0));
         if (begun) {
             barrier_wait(shared_address(&s.q_full[at.q.stage()]), at.q.parity());
             read_queries(q, s, at.q.stage(), who);
@@ -366,13 +366,13 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
             const int last = next_own.last;
             weigh(u, next_own, last, coming, last >= next_own.whole || (KIND == WINDOW && last < next_own.open));
             end_results();
-            if (S::APART) leave_values(own.after + next_own.before);
+            if (S::SHARES) leave_values(own.after + next_own.before);
             pack_all<T, KEYS>(p, x);
         } else if (t.blocks > 0) {
             if (CONSUMERS > 1) group_sync(TURN + who, 2 * GROUP);
             begin_last();
             end_results();
-            if (S::APART) leave_values(own.after);
+            if (S::SHARES) leave_values(own.after);
         }
         finish<T, D, ROWS, KIND>(s, c, t, o, r, keys_of<KIND>(c, t, t.row + own_row), who);
         if (thread == 0) barrier_arrive(shared_address(&s.tile_empty[(next.count - 1) % TILE_STAGES]));
@@ -409,7 +409,7 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
             barrier_make(shared_address(&s.k_empty[i]), CONSUMERS);
             barrier_make(shared_address(&s.v_empty[i]), CONSUMERS);
         }
-        for (int n = 0; KIND >= MAPS && n < CONSUMERS * MAP_STAGES; n++) {
+        for (int n = 0; KIND > OPTIONS && n < CONSUMERS * MAP_STAGES; n++) {
             barrier_make(shared_address(&s.map_full[n / MAP_STAGES][n % MAP_STAGES]), KIND == BITS ? own::FINDERS : 1);
             barrier_make(shared_address(&s.map_empty[n / MAP_STAGES][n % MAP_STAGES]), GROUP / 32);
         }

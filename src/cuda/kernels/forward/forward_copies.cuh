@@ -13,9 +13,9 @@ namespace
 enum { GROUP = 128, TILE_STAGES = 2, MAP_STAGES = 2 }; /* threads of a warpgroup; tiles, and their bias or bits, in flight */
 enum { TURN = 1, OWN = 5 };       /* numbers of barriers: turns at issuing, and of each warpgroup's own threads */
 
-/* What rows see: all keys, those of a window, what options say, or what options and maps say, the latter as they are or as bits, or what a
- * bias alone says. */
-enum kind { FULL, WINDOW, OPTIONS, MAPS, BITS, BIAS };
+/* What rows see: all keys, those of a window, or what options say; beyond, pairs of rows and keys have numbers of their own: a bias alone, all
+ * maps, as they are, or bits. */
+enum kind { FULL, WINDOW, OPTIONS, BIAS, MAPS, BITS };
 
 /* The warpgroups of a block: one that copies, those that compute, and with bits one that finds them; beyond 128 columns, where
  * four warpgroups do not have registers enough, the last two warps of the first one do. What they have of registers together
@@ -73,7 +73,7 @@ template <typename T, int SIZE, bool OWN_MEMORY> struct result_memory {
 template <typename T, int SIZE> struct result_memory<T, SIZE, false> {
 };
 
-template <int D, kind KIND> constexpr bool has_room(void) { return KIND != MAPS && D <= (KIND >= BITS ? 64 : 128); }
+template <int D, kind KIND> constexpr bool has_room(void) { return KIND != MAPS && D <= (KIND > OPTIONS ? 64 : 128); }
 template <int D, kind KIND> constexpr bool is_ahead(void) { return KIND < OPTIONS && D <= 64; }
 
 /* Two warpgroups have registers for Q, whose memory is then free as soon as they have read it. */
@@ -87,20 +87,21 @@ struct shared_memory : result_memory<T, 64 * CONSUMERS * ((D + PANEL - 1) / PANE
                        map_memory<CONSUMERS, 64 * KEYS * 4, KIND == MAPS || KIND == BIAS>,
                        bits_memory<CONSUMERS, KEYS, KIND == BITS> {
     enum { ROWS = 64 * CONSUMERS, COLUMNS = (D + PANEL - 1) / PANEL * PANEL, MAP_BYTES = 64 * KEYS * 4 };
-    enum { HAS_BIAS = KIND == MAPS || KIND == BIAS, BIAS_EARLY = KIND == BIAS && D > 64 }; /* EARLY: in registers before scores come */
+    enum { HAS_BIAS = KIND == MAPS || KIND == BIAS };
+    enum { BIAS_EARLY = KIND == BIAS && D > 64 }; /* it is in registers before scores come */
     enum { SEPARATE = has_room<D, KIND>() }; /* results have memory of their own */
-    enum { AHEAD = is_ahead<D, KIND>(), APART = AHEAD && KIND == WINDOW && CONSUMERS > 2 }; /* APART: blocks of rows are not those of tiles */
-    enum { IN_REGISTERS = in_registers<D, CONSUMERS, KIND>() };
+    enum { AHEAD = is_ahead<D, KIND>(), IN_REGISTERS = in_registers<D, CONSUMERS, KIND>() };
+    enum { SHARES = AHEAD && KIND == WINDOW && CONSUMERS > 2 }; /* each warpgroup has its share of a tile's key blocks */
     enum { Q_STAGES = AHEAD && !IN_REGISTERS ? 2 : 1, STAGES = D > 64 || KIND == BIAS ? 2 : 4 }; /* STAGES: of K and V */
     alignas(1024) T q[Q_STAGES][ROWS * COLUMNS];
     alignas(1024) T k[STAGES][KEYS * COLUMNS];
     alignas(1024) T v[STAGES][KEYS * COLUMNS];
     int number[TILE_STAGES]; /* of tiles, from the warpgroup that copies to the others; -1: no more */
     tile tiles[TILE_STAGES]; /* those of the numbers */
-    share shares[TILE_STAGES][CONSUMERS]; /* likewise; a single one unless APART */
+    share shares[TILE_STAGES][CONSUMERS]; /* likewise; a single one unless SHARES */
     alignas(8) uint64_t tile_full[TILE_STAGES], tile_empty[TILE_STAGES], q_full[Q_STAGES], q_empty[Q_STAGES];
     uint64_t k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
-    uint64_t map_full[KIND >= MAPS ? CONSUMERS : 1][MAP_STAGES], map_empty[KIND >= MAPS ? CONSUMERS : 1][MAP_STAGES]; /* or bits */
+    uint64_t map_full[KIND > OPTIONS ? CONSUMERS : 1][MAP_STAGES], map_empty[KIND > OPTIONS ? CONSUMERS : 1][MAP_STAGES]; /* or bits */
 };
 
 /* A place in a ring of stages. */
@@ -134,8 +135,8 @@ template <int ROWS, kind KIND> MHA_DEVICE void put_span(volatile tile &t, const 
     }
     mha_cuda_place p = mha_cuda_place_of(n, c.H * c.B, c.row_tiles, c.section);
     /* Sequences that share a bias or a mask come one behind the other. */
-    int batch = KIND >= MAPS ? p.head % c.B : p.head / c.H;
-    t.head = KIND >= MAPS ? p.head / c.B : p.head % c.H;
+    int batch = KIND > OPTIONS ? p.head % c.B : p.head / c.H;
+    t.head = KIND > OPTIONS ? p.head / c.B : p.head % c.H;
     t.span.row = (c.row_tiles - 1 - p.tile) * ROWS;
     t.span.batch = t.span.query_batch = t.span.key_batch = batch;
     t.span.queries = t.span.padded = c.Tq, t.span.length = c.Tk;
@@ -174,14 +175,15 @@ template <int ROWS, int KEYS, kind KIND> MHA_DEVICE tile tile_of(const mha_cuda_
 template <typename S, int KEYS> MHA_DEVICE void put_shares(volatile share *shares, const mha_cuda_forward &c, const tile &t)
 {
     const int end_of_tile = t.first + t.blocks - 1;
-    if (!S::APART) {
+    if (!S::SHARES) {
         shares->last = end_of_tile, shares->end = t.first;
         shares->whole = t.whole, shares->open = max(t.first, t.closed);
         return;
     }
 #pragma unroll 1
     for (int n = 0, row = t.row; n < S::ROWS / 64; n++, row += 64) {
-        int last = max(t.first, min(end_of_tile, (row + 63 + c.right) / KEYS)), end = min(last, max(t.first, (row + c.left) / KEYS));
+        int last = max(t.first, min(end_of_tile, (row + 63 + c.right) / KEYS));
+        int end = min(last, max(t.first, (row + c.left) / KEYS));
         shares[n].last = last, shares[n].end = end;
         shares[n].before = end_of_tile - last, shares[n].after = end - t.first;
         shares[n].whole = min(c.Tk, max(0, row + c.right + 1)) / KEYS;

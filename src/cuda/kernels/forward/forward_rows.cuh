@@ -299,7 +299,7 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const TILE &t, float (&o
         sum[h] += __shfl_xor_sync(~0u, sum[h], 1);
         sum[h] += __shfl_xor_sync(~0u, sum[h], 2);
         by[h] = sum[h] > 0 ? 1 / sum[h] : 0;
-        if (KIND == MAPS || KIND == BITS) by[h] *= c.kept;
+        if (KIND >= MAPS) by[h] *= c.kept;
         if (KIND >= OPTIONS) continue;
         lost = lost || (sees[h] && !(sum[h] > 0 && sum[h] < INFINITY));
         int row = first_row + h * 8 + lane / 4;
@@ -331,7 +331,7 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const TILE &t, float (&o
         }
         return;
     }
-    if (KIND >= MAPS) look(c, t, first_row, seen, sum, sees);
+    if (KIND > OPTIONS) look(c, t, first_row, seen, sum, sees);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         lost = lost || (sees[h] && !(sum[h] > 0 && sum[h] < INFINITY));
