@@ -1,21 +1,41 @@
 # Compiles the kernels of one .cu file for Hopper, and fails if one of them spills registers or waits for its products one
 # by one (ptxas' advisories C75xx).
 #
-#     cmake -DNVCC=nvcc -DSOURCE=forward.cu -DOUT=forward.cubin -DSPILL_BYTES=0 -DINPUTS='forward.h;view.h' -DFOLDERS=src/cuda \
-#         -P cubin.cmake
+#     cmake -DNVCC=nvcc -DSOURCE=forward.cu -DOUT=forward.cubin -DSPILL_BYTES=0 -DFOLDERS=src/cuda -P cubin.cmake
 #
-# Does nothing if OUT is newer than everything that it depends on: another build may have made it.
+# Compiles nothing if OUT is newer than SOURCE and what that includes: another build may have made it, or what changed is for others.
 cmake_minimum_required(VERSION 3.22)
+set(inputs ${SOURCE})
+set(unread ${SOURCE})
+while(unread)
+  list(POP_FRONT unread file)
+  get_filename_component(own ${file} DIRECTORY)
+  file(STRINGS ${file} lines REGEX "^ *# *include *\"")
+  foreach(line IN LISTS lines)
+    string(REGEX REPLACE "^[^\"]*\"([^\"]*)\".*" "\\1" name "${line}")
+    foreach(folder ${own} ${FOLDERS})
+      get_filename_component(path ${folder}/${name} ABSOLUTE)
+      if(EXISTS ${path})
+        if(NOT path IN_LIST inputs)
+          list(APPEND inputs ${path})
+          list(APPEND unread ${path})
+        endif()
+        break()
+      endif()
+    endforeach()
+  endforeach()
+endwhile()
 set(fresh OFF)
 if(EXISTS ${OUT})
   set(fresh ON)
-  foreach(input IN LISTS INPUTS ITEMS ${SOURCE} ${CMAKE_CURRENT_LIST_FILE})
+  foreach(input IN LISTS inputs ITEMS ${CMAKE_CURRENT_LIST_FILE})
     if(${input} IS_NEWER_THAN ${OUT})
       set(fresh OFF)
     endif()
   endforeach()
 endif()
 if(fresh)
+  file(TOUCH ${OUT}) # or it would be asked for in every build
   return()
 endif()
 list(TRANSFORM FOLDERS PREPEND -I OUTPUT_VARIABLE includes)

@@ -38,7 +38,7 @@ foreach(source forward/forward forward/forward_wide spans backward/backward back
   get_filename_component(name ${source} NAME)
   add_custom_command(OUTPUT ${cubins}/${name}.cubin
     COMMAND ${CMAKE_COMMAND} -DNVCC=${MHA_NVCC} -DSOURCE=${cuda}/kernels/${source}.cu -DOUT=${cubins}/${name}.cubin
-      -DSPILL_BYTES=${MHA_CUDA_SPILL_BYTES} "-DINPUTS=${shared};${headers}" "-DFOLDERS=${cuda};${cuda}/kernels"
+      -DSPILL_BYTES=${MHA_CUDA_SPILL_BYTES} "-DFOLDERS=${cuda};${cuda}/kernels"
       -P ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake
     DEPENDS ${cuda}/kernels/${source}.cu ${shared} ${headers} ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake VERBATIM)
   list(APPEND cubin_files ${cubins}/${name}.cubin)

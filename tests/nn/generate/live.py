@@ -169,6 +169,21 @@ def filter_case(w, r):
     w.tensor(torch.softmax(out, dim=-1))
 
 
+def first_of_equals(scores, k, dim=-1, **rest):
+    """torch.topk, which says nothing about the order of equal ones."""
+    values, places = torch.sort(scores, dim=dim, descending=True, stable=True)
+    return values.narrow(dim, 0, k), places.narrow(dim, 0, k)
+
+
+def search(model, ids, config, topk=torch.topk):
+    usual, torch.topk = torch.topk, topk
+    try:
+        with torch.no_grad():
+            return model.generate(torch.tensor([ids]), generation_config=config, attention_mask=torch.ones(1, len(ids), dtype=torch.long))
+    finally:
+        torch.topk = usual
+
+
 def beam_case(w, r):
     V, prompt, new, N = r.randint(4, 24), r.randint(1, 5), r.randint(1, 12), r.randint(2, 6)
     rules = random_rules(r, V, prompt, prompt + new)
@@ -187,11 +202,12 @@ def beam_case(w, r):
     config = GenerationConfig(num_beams=N, num_return_sequences=N, early_stopping=early, length_penalty=penalty, do_sample=False,
                               use_cache=False, pad_token_id=0, return_dict_in_generate=True, output_scores=True,
                               renormalize_logits=renormalize, **given(rules))
-    with torch.no_grad():
-        out = make_model(V, table).generate(torch.tensor([ids]), generation_config=config,
-                                            attention_mask=torch.ones(1, prompt, dtype=torch.long))
+    model = make_model(V, table)
+    out, other = search(model, ids, config), search(model, ids, config, topk=first_of_equals)
     if not out.sequences_scores[0] > -1e6:
         return  # the rules leave no token: an error for replay.c
+    if not torch.equal(out.sequences_scores, other.sequences_scores):
+        return  # which of several beams without a token has finished: their scores are equal, and the order of those is not specified
     w.ints(3, V, N, {False: 0, True: 1, "never": 2}[early], int(renormalize), prompt + new)
     w.floats(penalty)
     w.int_list(ids)
