@@ -97,10 +97,9 @@ static attention_case draw_maps(rng *r)
 static bool is_bias_alone(const attention_case *c, const problem *p)
 {
     const mha_tensor b = p->options.bias;
-    int64_t bytes = 2 * b.stride[b.rank - 2];
-    bool tiles = b.rank == 4 && b.size[2] > 1 && b.size[3] > 1 && b.stride[3] == 1 && bytes > 0 && bytes % 16 == 0;
-    for (int axis = 0; axis < 2; axis++)
-        tiles = tiles && (b.size[axis] == 1 || (b.stride[axis] > 0 && 2 * b.stride[axis] % 16 == 0));
+    bool tiles = b.rank == 4 && b.size[2] > 1 && b.size[3] > 1 && b.stride[3] == 1;
+    for (int axis = 0; axis < 3; axis++) /* rows of 16 bits that begin at multiples of 16 bytes */
+        tiles = tiles && (b.size[axis] == 1 || (b.stride[axis] > 0 && b.stride[axis] % 8 == 0));
     return tiles && b.type == p->q.view.type && !p->options.mask.rank && c->dropout == 0 && !c->alibi &&
            !(c->softcap > 0) && c->D <= 128 && c->E <= 128;
 }
