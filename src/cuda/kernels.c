@@ -50,10 +50,10 @@ static mha_cuda_tile stats_tile(int width)
 /* Q and K of eight heads, lse of their rows, and sums of pairs: shared_memory of stats_pairs.cu. */
 static mha_cuda_tile pairs_tile(int width)
 {
-    enum { HEADS = MHA_CUDA_STATS_HEADS, KEYS = MHA_CUDA_STATS_PAIR_KEYS, PAIRS = HEADS * (HEADS - 1) / 2 };
-    int groups = width > 64 ? 1 : 2, rows = 64 * groups;
-    size_t tiles = (size_t)HEADS * (size_t)((rows + 2 * KEYS) * width) * 2, lse = (size_t)HEADS * (size_t)rows * 4;
-    return (mha_cuda_tile){rows, KEYS, 128 * (groups + 1), 1,
+    enum { HEADS = MHA_CUDA_STATS_HEADS, PAIRS = HEADS * (HEADS - 1) / 2 };
+    int groups = width > 64 ? 1 : 2, rows = 64 * groups, keys = MHA_CUDA_STATS_PAIR_KEYS(width);
+    size_t tiles = (size_t)HEADS * (size_t)((rows + 2 * keys) * width) * 2, lse = (size_t)HEADS * (size_t)rows * 4;
+    return (mha_cuda_tile){rows, keys, 128 * (groups + 1), 1,
                            tiles + lse + (size_t)(4 * groups * 2 * PAIRS) * 8 + 1024};
 }
 

@@ -159,10 +159,10 @@ static mha_status start_pairs(const work *w, const mha_problem *p)
     if (!w->obstacle && p->H > 1) {
         mha_cuda_kernel kernel = kernel_of(MHA_CUDA_K_stats_pairs_bf16_64, p);
         mha_cuda_stats fast = w->c;
-        int rows = mha_cuda_kernel_tile(kernel).rows;
-        TRY(mha_cuda_map(p->ctx, &fast.q, p->q, rows));
-        TRY(mha_cuda_map(p->ctx, &fast.k, p->k, MHA_CUDA_STATS_PAIR_KEYS));
-        TRY(start(p->ctx, kernel, &fast, up(w->c.g.Tq, rows) * passes * p->B));
+        mha_cuda_tile tile = mha_cuda_kernel_tile(kernel);
+        TRY(mha_cuda_map(p->ctx, &fast.q, p->q, tile.rows));
+        TRY(mha_cuda_map(p->ctx, &fast.k, p->k, tile.columns));
+        TRY(start(p->ctx, kernel, &fast, up(w->c.g.Tq, tile.rows) * passes * p->B));
     }
     if (p->H > 1)
         TRY(start(p->ctx, MHA_CUDA_K_stats_pairs, &w->c,

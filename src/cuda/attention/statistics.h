@@ -24,9 +24,11 @@ enum {
     MHA_CUDA_STATS_BOX = 192,      /* which are copied by so many */
     MHA_CUDA_STATS_STAGES = 4,     /* tiles of keys in shared memory */
     MHA_CUDA_STATS_SLOTS = 4,      /* of sums of their columns */
-    MHA_CUDA_STATS_HEADS = 8,      /* compared at a time there */
-    MHA_CUDA_STATS_PAIR_KEYS = 16  /* of a tile there */
+    MHA_CUDA_STATS_HEADS = 8       /* compared at a time there */
 };
+
+/* Keys of a tile where heads of D columns are compared. */
+#define MHA_CUDA_STATS_PAIR_KEYS(D) ((D) > 64 ? 16 : 32)
 
 /* An lse beyond it has an error of more than 1e-4 in float32, and so have weights that are taken from it: these rows are
  * computed in float64. */

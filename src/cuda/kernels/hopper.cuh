@@ -218,6 +218,9 @@ MHA_DEVICE uint64_t factor(uint32_t address, int leading)
            UINT64_C(1) << 62;
 }
 
+/* The same of an address that is divided by 16, which has 14 bits, and one panel or rows that are not the summed axis. */
+MHA_DEVICE uint64_t factor_at(uint32_t place) { return (uint64_t)((8 * ROW_BYTES >> 4) | 1u << 30) << 32 | place; }
+
 MHA_DEVICE void products_begin(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 MHA_DEVICE void products_commit(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 

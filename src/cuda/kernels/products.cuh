@@ -78,6 +78,8 @@ MHA_DEVICE void product_registers(float (&s)[COUNT], const uint32_t *a, uint64_t
 
 PRODUCT_SHARED(product_shared, 0, 16, 8, __nv_bfloat16, "bf16", 8, 9, 10)
 PRODUCT_SHARED(product_shared, 0, 16, 8, __half, "f16", 8, 9, 10)
+PRODUCT_SHARED(product_shared, 0, 32, 16, __nv_bfloat16, "bf16", 16, 17, 18)
+PRODUCT_SHARED(product_shared, 0, 32, 16, __half, "f16", 16, 17, 18)
 PRODUCT_SHARED(product_shared, 0, 64, 32, __nv_bfloat16, "bf16", 32, 33, 34)
 PRODUCT_SHARED(product_shared, 0, 64, 32, __half, "f16", 32, 33, 34)
 PRODUCT_SHARED(product_shared, 0, 80, 40, __nv_bfloat16, "bf16", 40, 41, 42)

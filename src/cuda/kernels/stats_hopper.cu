@@ -2,11 +2,12 @@
  *
  * A block has a tile of ROWS rows of a head. In the first warpgroup one warp has the copy engine bring Q and then, key block by key
  * block, K into a ring of STAGES. The other warpgroups compute 128 rows each, as two halves of 64: S = Q K^T, and from the softmax of
- * each row, which is known, p = 2^(scale S - lse) in units of log 2. While one half is weighed, the product of the other runs.
- * Sums over the keys of FOLD blocks are float32, sums over those float64 in shared memory.
+ * each row, which is known, p = 2^(scale S - lse) in units of log 2. While one half is weighed, the product of the other runs. Runs of
+ * key blocks that are all visible, on one side of all rows, have a loop of their own without branches. Sums over the keys of some
+ * blocks are float32, sums over those float64 in shared memory.
  *
- * For each weight: one multiply-add and one exponential for p, four operations for sums of rows (p, p log p, p p, p d) and a
- * maximum, and some two for what its key receives: sums over the 32 rows of a warp by exchange between lanes go to a ring of
+ * For each weight: one multiply-add and one exponential for p, four operations for sums of rows (p, p log p, p p, p d), half of one
+ * for the maximum, and some two for what its key receives: sums over the 32 rows of a warp by exchange between lanes go to a ring of
  * SLOTS in shared memory; two warps of the first warpgroup add up those of all warps, in fixed point into memory. */
 #include "attention/statistics.h"
 #include "careful.cuh"
@@ -19,16 +20,22 @@ typedef mha_cuda_stats stats;
 
 enum { GROUP = 128, GROUPS = MHA_CUDA_STATS_GROUPS, COMPUTE = GROUP * GROUPS, WARPS = COMPUTE / 32 };
 enum { ROWS = MHA_CUDA_STATS_ROWS, BOX = MHA_CUDA_STATS_BOX, KEYS = MHA_CUDA_STATS_KEYS, OWN_ROWS = ROWS / GROUPS };
-enum { STAGES = MHA_CUDA_STATS_STAGES, SLOTS = MHA_CUDA_STATS_SLOTS, FOLD = 4 };
+enum { STAGES = MHA_CUDA_STATS_STAGES, SLOTS = MHA_CUDA_STATS_SLOTS };
 enum { LAST = KEYS - 7 };                                /* of a thread's keys, counted from its first */
 enum { TOTAL, LOGS, SQUARES, DISTANCE, SUMS };           /* of a row */
-enum kind { LEFT, RIGHT, MIXED };                        /* of a row: where keys stand; MIXED: and some may be hidden */
+enum kind { UNSEEN, LEFT, RIGHT, MIXED };                /* of a key block: where it stands; MIXED: some keys may be hidden */
 const float HIDDEN = -1e4;                               /* log2 of a weight that is 0: finite, so that its product with 0 is */
 
-/* Keys that 64 rows see: one of them some, and where all rows see all keys, those before every row and behind it. */
+/* Key blocks that the rows of a warpgroup see: one of them some, and where all rows see all keys, those before every row and
+ * behind it. */
 struct sight {
     range some, left, right;
     int length, queries;
+};
+
+/* A tile: its first row, its batch and head, and the key blocks that it sees. */
+struct tile {
+    int row, batch, head, first, end;
 };
 
 template <typename T, int D> struct shared_memory {
@@ -36,7 +43,8 @@ template <typename T, int D> struct shared_memory {
     alignas(1024) T k[STAGES][KEYS * D];
     double sums[2 * 2 * SUMS][COMPUTE]; /* of a thread's four rows */
     float columns[SLOTS][WARPS][KEYS];
-    alignas(16) sight seen[GROUPS][2];
+    tile own;
+    sight seen[GROUPS];
     alignas(8) uint64_t q_full, k_full[STAGES], k_empty[STAGES], columns_full[SLOTS], columns_empty[SLOTS];
 };
 
@@ -50,25 +58,40 @@ MHA_DEVICE range seen_by(const general &c, const sequence &s, int row, int rows)
 
 MHA_DEVICE sight look(const general &c, const sequence &s, int top)
 {
-    sight v = {seen_by(c, s, top, 64), {0, 0}, {0, 0}, s.length, s.queries};
-    if (top + 64 > s.queries) return v;
-    int low = visible_keys(c, s, top + 63).low, high = visible_keys(c, s, top).high;
+    range some = seen_by(c, s, top, OWN_ROWS);
+    sight v = {{some.low / KEYS, (some.high + KEYS - 1) / KEYS}, {0, 0}, {0, 0}, s.length, s.queries};
+    if (top + OWN_ROWS > s.queries) return v;
+    int low = visible_keys(c, s, top + OWN_ROWS - 1).low, high = visible_keys(c, s, top).high;
     int64_t at = top + s.offset;
-    v.left = {low, (int)limit(at + 1, 0, high)};
-    v.right = {(int)limit(at + 63, low, s.length), high};
+    int right = (int)limit(at + OWN_ROWS - 1, low, s.length);
+    v.left = {(low + KEYS - 1) / KEYS, (int)limit(at + 1, 0, high) / KEYS};
+    v.right = {(right + KEYS - 1) / KEYS, high / KEYS};
     return v;
 }
 
-/* A tile: its first row, its head, and the key blocks that it sees. */
-struct tile {
-    int row, head, first, end;
+/* Key blocks of one kind, up to `end`. */
+struct run_of_blocks {
+    kind what;
+    int end;
 };
+
+MHA_DEVICE run_of_blocks run_from(const sight &v, int j, int end)
+{
+    if (j < v.some.low) return {UNSEEN, min(end, v.some.low)};
+    if (j >= v.some.high) return {UNSEEN, end};
+    if (j >= v.left.low && j < v.left.high) return {LEFT, v.left.high};
+    if (j >= v.right.low && j < v.right.high) return {RIGHT, v.right.high};
+    int next = v.some.high;
+    if (v.left.low < v.left.high && v.left.low > j) next = min(next, v.left.low);
+    if (v.right.low < v.right.high && v.right.low > j) next = min(next, v.right.low);
+    return {MIXED, next};
+}
 
 MHA_DEVICE tile tile_of(const stats &c, const sequence &s, int row, int head)
 {
     range r = seen_by(c.g, s, row, ROWS);
     int first = r.low / KEYS;
-    return {row, head, first, max(first, (r.high + KEYS - 1) / KEYS)};
+    return {row, s.b, head, first, max(first, (r.high + KEYS - 1) / KEYS)};
 }
 
 template <typename T, int D> MHA_DEVICE void copy_tiles(shared_memory<T, D> &m, const stats &c, const sequence &s, const tile &t)
@@ -102,6 +125,13 @@ template <bool FIRST> MHA_DEVICE void add_columns(float (&s)[KEYS / 4], const fl
         float both = x[n / 2 * 4 + n % 2] + x[n / 2 * 4 + 2 + n % 2];
         s[n] = FIRST ? both : s[n] + both;
     }
+}
+
+/* Zeros where they are needed: the compiler would have them ready before it is known whether they are. */
+MHA_DEVICE void clear(float (&s)[KEYS / 4])
+{
+#pragma unroll
+    for (int n = 0; n < KEYS / 4; n++) asm volatile("mov.f32 %0, 0f00000000;" : "=f"(s[n]));
 }
 
 /* A lane gives half of its sums to the lane that differs in a bit, and adds what it gets to the other half. */
@@ -170,10 +200,16 @@ struct row_sums {
     float total[2], logs[2], squares[2], distance[2], largest[2];
 };
 
+/* The largest of three numbers that are not negative, whose bits have their order. */
+MHA_DEVICE float largest_of(float x, float y, float z)
+{
+    return __int_as_float(__vimax3_s32(__float_as_int(x), __float_as_int(y), __float_as_int(z)));
+}
+
 /* Scores become weights, and their sums. Number i of a thread belongs to row i / 2 % 2 and key i / 4 * 8 + i % 2 from
  * `first` on. Distances count from the thread's last key or first, if all keys are on one side of all rows. */
 template <kind KIND, int HALF>
-MHA_DEVICE row_sums weigh(float (&x)[KEYS / 2], row_sums b, const place_of_rows &r, const sight &seen, int first, float scale)
+MHA_DEVICE void weigh(float (&x)[KEYS / 2], row_sums &b, const place_of_rows &r, const sight &seen, int first, float scale)
 {
     float ahead = (float)(r.row + 64 * HALF - first) + r.offset;
 #pragma unroll
@@ -193,14 +229,14 @@ MHA_DEVICE row_sums weigh(float (&x)[KEYS / 2], row_sums b, const place_of_rows 
             total += p;
             b.logs[h] = fmaf(p, e, b.logs[h]);
             b.squares[h] = fmaf(p, p, b.squares[h]);
-            b.largest[h] = fmaxf(b.largest[h], p);
             distance = fmaf(p, d, distance);
         }
+#pragma unroll
+        for (int n = 0; n < KEYS / 4; n += 2) b.largest[h] = largest_of(b.largest[h], x[2 * n + 2 * h], x[2 * n + 2 * h + 1]);
         if (KIND == LEFT) distance = fmaf(total, ahead + (8 * h - LAST), distance);
         if (KIND == RIGHT) distance = fmaf(total, -(ahead + 8 * h), distance);
         b.total[h] += total, b.distance[h] += distance;
     }
-    return b;
 }
 
 /* Adds what has come together to the sums in float64. */
@@ -237,14 +273,16 @@ MHA_DEVICE place_of_rows find_rows(const stats &c, const sequence &s, int h, int
     return r;
 }
 
-/* Blocks of keys from a score that is not finite on, in float64: a thread has the same rows, from `top` on, and keys. Returns the
- * largest weights. */
-__device__ __noinline__ float2 weigh_carefully(const stats &c, int b, int h, int top, int first, int end, float2 largest,
+/* Rows with a score that is not finite, in float64: a thread has the same rows, from `top` on, and the same of `keys`. What keys
+ * before `received_from` receive has been added. Returns the largest weights. */
+__device__ __noinline__ float2 weigh_carefully(const stats &c, int b, int h, int top, range keys, int received_from,
                                                double (*sums)[COMPUTE])
 {
     sequence s = sequence_of(c.g, b);
-    for (int n = 0; n < 2 * (end - first); n++) {
-        int half = n % 2, key = first + n / 2, row = top + 8 * half;
+    float2 largest = {};
+    for (int n = 0; n < 2 * SUMS; n++) *sums[n] = 0;
+    for (int n = 0; n < 2 * (keys.high - keys.low); n++) {
+        int half = n % 2, key = keys.low + n / 2, row = top + 8 * half;
         range seen = visible_to_row(c.g, s, row);
         double(*to)[COMPUTE] = sums + half * SUMS;
         float &most = half ? largest.y : largest.x;
@@ -255,7 +293,7 @@ __device__ __noinline__ float2 weigh_carefully(const stats &c, int b, int h, int
         *to[TOTAL] += p, *to[SQUARES] += p * p, *to[DISTANCE] += p * llabs(row + s.offset - key);
         if (p != 0) *to[LOGS] += p * e;
         if (!((float)p <= most)) most = (float)p;
-        if (!c.received_sums || p == 0) continue;
+        if (!c.received_sums || p == 0 || key < received_from) continue;
         unsigned long long *received =
             (unsigned long long *)c.received_sums + ((int64_t)s.b * c.g.H + h) * c.received_pitch + key;
         if (p > 0 && p <= 1.01) atomicAdd(received, (unsigned long long)ldexp(p, point_of(s)));
@@ -308,85 +346,97 @@ MHA_DEVICE void finish_row(const stats &c, const sequence &s, int h, int row, co
 }
 
 /* S of 64 rows and a block of keys, asynchronously. */
-template <typename T, int D> MHA_DEVICE void multiply(float (&x)[KEYS / 2], uint64_t q, uint64_t k)
+template <typename T, int D> MHA_DEVICE void multiply(float (&x)[KEYS / 2], uint32_t q, uint32_t k)
 {
+    if (D > 64) asm volatile("" : "+r"(q), "+r"(k)); /* opaque, or the compiler keeps the places of all factors in registers */
     products_begin();
 #pragma unroll
     for (int i = 0; i < D / 16; i++)
-        product_shared<T>(x, q + i / 4 * (ROWS * ROW_BYTES >> 4) + i % 4 * 2, k + i / 4 * (KEYS * ROW_BYTES >> 4) + i % 4 * 2,
-                          i > 0);
+        product_shared<T>(x, factor_at(q + i / 4 * (ROWS * ROW_BYTES >> 4) + i % 4 * 2),
+                          factor_at(k + i / 4 * (KEYS * ROW_BYTES >> 4) + i % 4 * 2), i > 0);
     products_commit();
 }
 
-/* Half a warpgroup's rows and a block of keys, whose products are in x. `good` is where the keys end whose scores were finite
- * for the warp. */
-template <bool COLUMNS, int HALF>
-MHA_DEVICE void add_block(const sight &seen, const place_of_rows &r, int key, float scale, float (&x)[KEYS / 2], row_sums &sums,
-                          float (&columns)[KEYS / 4], int &good)
-{
-    int first = key + threadIdx.x % 4 * 2;
-    row_sums b;
-    if (key >= seen.some.high || key + KEYS <= seen.some.low || key >= good) return;
-    if (key >= seen.left.low && key + KEYS <= seen.left.high) b = weigh<LEFT, HALF>(x, sums, r, seen, first, scale);
-    else if (key >= seen.right.low && key + KEYS <= seen.right.high) b = weigh<RIGHT, HALF>(x, sums, r, seen, first, scale);
-    else b = weigh<MIXED, HALF>(x, sums, r, seen, first, scale);
-    if (__any_sync(~0u, !isfinite(b.logs[0] + b.logs[1]))) {
-        good = key;
-        return;
-    }
-    sums = b;
-    if (COLUMNS) add_columns<HALF == 0>(columns, x);
-}
-
-/* What is left to do for half of a warpgroup's rows, and their results. */
+/* What is left to do for half of a warpgroup's rows, and their results. `good` is where keys end whose scores were finite. */
 template <int HALF>
-MHA_DEVICE void finish(const stats &c, int batch, const tile &t, int row, double (*all)[COMPUTE], row_sums &b, int good)
+MHA_DEVICE void finish(const stats &c, const volatile tile &t, int row, double (*all)[COMPUTE], row_sums &b, int good)
 {
     double(*sums)[COMPUTE] = all + 2 * HALF * SUMS;
     float2 largest = make_float2(b.largest[0], b.largest[1]);
-    fold(sums, b);
-    if (good < t.end * KEYS) largest = weigh_carefully(c, batch, t.head, row, good, t.end * KEYS, largest, sums);
-    const sequence s = sequence_of(c.g, batch);
+    if (good == INT32_MAX) fold(sums, b);
+    else largest = weigh_carefully(c, t.batch, t.head, row, {t.first * KEYS, t.end * KEYS}, good, sums);
+    const sequence s = sequence_of(c.g, t.batch);
     finish_row(c, s, t.head, row, sums, largest.x);
     finish_row(c, s, t.head, row + 8, sums + SUMS, largest.y);
 }
 
-template <typename T, int D, bool COLUMNS>
-MHA_DEVICE void compute_tile(shared_memory<T, D> &m, const stats &c, int batch, const tile &t, int who)
+/* A warpgroup's work on a tile: key block j, number n of the tile, is next, and x has the scores of the first half of its rows. */
+struct progress {
+    int j, n, end;
+    int good; /* where keys end whose scores were finite for the warp */
+    row_sums one, other;
+    float x[KEYS / 2];
+};
+
+/* Key blocks of one kind, up to `end`. */
+template <typename T, int D, bool COLUMNS, kind KIND>
+MHA_DEVICE void compute_run(shared_memory<T, D> &m, progress &b, const place_of_rows &r, const sight &seen, int end, uint32_t q,
+                            float scale, double (*sums)[COMPUTE])
 {
-    int thread = threadIdx.x % GROUP, row = t.row + who * OWN_ROWS + thread / 32 * 16 + thread % 32 / 4;
-    int good[2] = {INT32_MAX, INT32_MAX};
-    const place_of_rows r = find_rows(c, sequence_of(c.g, batch), t.head, row);
-    row_sums one = {}, other = {};
-    float scale = (float)(c.g.scale * 1.4426950408889634), x[KEYS / 2], y[KEYS / 2];
-    double(*sums)[COMPUTE] = (double(*)[COMPUTE])(&m.sums[0][threadIdx.x - GROUP]);
-    uint64_t q = factor(shared_address(m.q) + who * OWN_ROWS * ROW_BYTES, 0), half = 64 * ROW_BYTES >> 4;
-    for (int n = 0; n < 4 * SUMS; n++) *sums[n] = 0;
-    if (t.first < t.end) {
-        barrier_wait(shared_address(&m.q_full), 0);
-        barrier_wait(shared_address(&m.k_full[0]), 0);
-        multiply<T, D>(x, q, factor(shared_address(m.k[0]), 0));
-        products_wait<0>();
-        touch(x);
-    }
-    for (int j = t.first, n = 0; j < t.end; j++, n++) {
-        int stage = n % STAGES, next = j + 1 < t.end ? n + 1 : n; /* behind the last block, a product that nobody reads */
-        float columns[KEYS / 4] = {};
-        multiply<T, D>(y, q + half, factor(shared_address(m.k[stage]), 0));
-        add_block<COLUMNS, 0>(m.seen[who][0], r, j * KEYS, scale, x, one, columns, good[0]);
+    enum { FOLD = D == 64 ? 8 : 4 }; /* at D 128 registers are few */
+    const uint32_t half = 64 * ROW_BYTES >> 4;
+    bool first_thread = threadIdx.x % GROUP == 0;
+    for (; b.j < end; b.j++, b.n++) {
+        int stage = b.n % STAGES, next = b.j + 1 < b.end ? b.n + 1 : b.n; /* behind the last, a product that nobody reads */
+        int first = b.j * KEYS + threadIdx.x % 4 * 2;
+        float y[KEYS / 2], columns[KEYS / 4];
+        multiply<T, D>(y, q + half, shared_address(m.k[stage]) >> 4);
+        if (KIND != UNSEEN) weigh<KIND, 0>(b.x, b.one, r, seen, first, scale);
+        if (KIND != UNSEEN && COLUMNS) add_columns<true>(columns, b.x);
         products_wait<0>();
         touch(y);
-        if (thread == 0) barrier_arrive(shared_address(&m.k_empty[stage]));
+        if (first_thread) barrier_arrive(shared_address(&m.k_empty[stage]));
         barrier_wait(shared_address(&m.k_full[next % STAGES]), next / STAGES % 2);
-        multiply<T, D>(x, q, factor(shared_address(m.k[next % STAGES]), 0));
-        add_block<COLUMNS, 1>(m.seen[who][1], r, j * KEYS, scale, y, other, columns, good[1]);
+        multiply<T, D>(b.x, q, shared_address(m.k[next % STAGES]) >> 4);
+        if (KIND != UNSEEN) weigh<KIND, 1>(y, b.other, r, seen, first, scale);
+        if (KIND != UNSEEN && COLUMNS) add_columns<false>(columns, y);
         products_wait<0>();
-        touch(x);
-        if (COLUMNS) put_columns(m, columns, n);
-        if (n % FOLD == FOLD - 1) fold(sums, one), fold(sums + 2 * SUMS, other);
+        touch(b.x);
+        bool lost = __any_sync(~0u, !isfinite(b.one.logs[0] + b.one.logs[1] + b.other.logs[0] + b.other.logs[1]));
+        if (lost) b.good = min(b.good, b.j * KEYS); /* and the sums stay what they are */
+        if (COLUMNS && (KIND == UNSEEN || lost)) clear(columns);
+        if (COLUMNS) put_columns(m, columns, b.n);
+        if (b.n % FOLD == FOLD - 1 && !lost) fold(sums, b.one), fold(sums + 2 * SUMS, b.other);
     }
-    finish<0>(c, batch, t, row, sums, one, good[0]);
-    finish<1>(c, batch, t, row + 64, sums, other, good[1]);
+}
+
+template <typename T, int D, bool COLUMNS> MHA_DEVICE void compute_tile(shared_memory<T, D> &m, const stats &c, int who)
+{
+    const volatile tile &t = m.own; /* there are no registers for it */
+    const sight &seen = m.seen[who];
+    int thread = threadIdx.x % GROUP, row = t.row + who * OWN_ROWS + thread / 32 * 16 + thread % 32 / 4;
+    const place_of_rows r = find_rows(c, sequence_of(c.g, t.batch), t.head, row);
+    progress b = {t.first, 0, t.end, INT32_MAX, {}, {}, {}};
+    float scale = (float)(c.g.scale * 1.4426950408889634);
+    double(*sums)[COMPUTE] = (double(*)[COMPUTE])(&m.sums[0][threadIdx.x - GROUP]);
+    uint32_t q = (shared_address(m.q) + who * OWN_ROWS * ROW_BYTES) >> 4;
+    for (int i = 0; i < 4 * SUMS; i++) *sums[i] = 0;
+    if (b.j < b.end) {
+        barrier_wait(shared_address(&m.q_full), 0);
+        barrier_wait(shared_address(&m.k_full[0]), 0);
+        multiply<T, D>(b.x, q, shared_address(m.k[0]) >> 4);
+        products_wait<0>();
+        touch(b.x);
+    }
+    while (b.j < b.end) {
+        run_of_blocks run = run_from(seen, b.j, b.end);
+        if (run.what == LEFT) compute_run<T, D, COLUMNS, LEFT>(m, b, r, seen, run.end, q, scale, sums);
+        else if (run.what == RIGHT) compute_run<T, D, COLUMNS, RIGHT>(m, b, r, seen, run.end, q, scale, sums);
+        else if (run.what == MIXED) compute_run<T, D, COLUMNS, MIXED>(m, b, r, seen, run.end, q, scale, sums);
+        else compute_run<T, D, COLUMNS, UNSEEN>(m, b, r, seen, run.end, q, scale, sums);
+    }
+    finish<0>(c, t, r.row, sums, b.one, b.good);
+    finish<1>(c, t, r.row + 64, sums, b.other, b.good);
 }
 
 /* The warpgroup that does not compute: its first warp copies, the next two have a key of each block for each thread. */
@@ -406,6 +456,7 @@ template <typename T, int D> MHA_DEVICE void run(const stats &c)
     sequence s = sequence_of(c.g, batch);
     tile t = tile_of(c, s, row, h);
     if (threadIdx.x == 0) {
+        m.own = t;
         barrier_make(shared_address(&m.q_full), 1);
         for (int i = 0; i < STAGES; i++) {
             barrier_make(shared_address(&m.k_full[i]), 1);
@@ -419,7 +470,7 @@ template <typename T, int D> MHA_DEVICE void run(const stats &c)
         publish_shared();
     }
     int n = threadIdx.x - GROUP;
-    if (n >= 0 && n < 2 * GROUPS) m.seen[n / 2][n % 2] = look(c.g, s, row + n * 64);
+    if (n >= 0 && n < GROUPS) m.seen[n] = look(c.g, s, row + n * OWN_ROWS);
     __syncthreads();
     if (threadIdx.x < GROUP) {
         registers_give<56>();
@@ -427,8 +478,8 @@ template <typename T, int D> MHA_DEVICE void run(const stats &c)
     } else {
         registers_take<152>();
         int who = __shfl_sync(~0u, (int)threadIdx.x / GROUP, 0) - 1; /* or the compiler does not know that a warp has one */
-        if (c.received_sums) compute_tile<T, D, true>(m, c, batch, t, who);
-        else compute_tile<T, D, false>(m, c, batch, t, who);
+        if (c.received_sums) compute_tile<T, D, true>(m, c, who);
+        else compute_tile<T, D, false>(m, c, who);
     }
 }
 

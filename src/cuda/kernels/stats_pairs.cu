@@ -1,11 +1,11 @@
 /* Pairs of heads on tensor cores, for bfloat16 and float16: sums of u log u with u = p_a + p_b, and of p_a p_b.
  *
  * A block has a tile of 64 * GROUPS rows and eight heads, two fours of the call's. One warpgroup copies: Q of all eight,
- * which stays, and then K of one head after another, 16 keys of each. The others compute 64 rows each: the weights of eight
- * heads for the same rows and keys are in the registers of one thread, which compares all of them. As soon as a head has been
- * compared with all others, its next product begins in the same registers and runs beside the other comparisons. A pair takes one
- * logarithm for each two weights; with all pairs of eight heads that is 3.5 for each weight and its exponential, and they
- * share a unit that does 16 in a cycle.
+ * which stays, and then K of all, 16 or 32 keys at a time. The others compute 64 rows each: the weights of eight heads for the
+ * same rows and keys are in the registers of one thread, which compares all of them. As soon as a head has been compared with
+ * all others, its next product begins in the same registers and runs beside the other comparisons. A pair takes one logarithm
+ * for each two weights; with all pairs of eight heads that is 3.5 for each weight and its exponential, and they share a unit
+ * that does 16 in a cycle.
  *
  * Sums are float32 over 2048 keys and float64 beyond. Tiles with scores that are not finite are left to stats_pairs. */
 #include "attention/statistics.h"
@@ -17,16 +17,15 @@ namespace
 
 typedef mha_cuda_stats stats;
 
-enum { GROUP = 128, HEADS = MHA_CUDA_STATS_HEADS, KEYS = MHA_CUDA_STATS_PAIR_KEYS, STAGES = 2 };
-enum { PAIRS = HEADS * (HEADS - 1) / 2, FLUSH = 128, OWN = 1 };
+enum { GROUP = 128, HEADS = MHA_CUDA_STATS_HEADS, STAGES = 2, PAIRS = HEADS * (HEADS - 1) / 2, FLUSH = 2048, OWN = 1 };
 
 template <typename T, int D, int GROUPS> struct shared_memory {
-    enum { ROWS = 64 * GROUPS };
+    enum { ROWS = 64 * GROUPS, KEYS = MHA_CUDA_STATS_PAIR_KEYS(D) };
     alignas(1024) T q[HEADS][ROWS * D];
     alignas(1024) T k[STAGES][HEADS][KEYS * D];
     float lse[HEADS][ROWS];
     double sums[4 * GROUPS][2 * PAIRS];
-    alignas(8) uint64_t q_full, k_full[STAGES][HEADS], k_empty[STAGES];
+    alignas(8) uint64_t q_full, k_full[STAGES], k_empty[STAGES];
 };
 
 /* The heads of a pass: those of two fours, or of one. The last ones may be missing; then others stand in for them. */
@@ -54,7 +53,7 @@ template <typename T, int D, int GROUPS>
 MHA_DEVICE void copy_tiles(shared_memory<T, D, GROUPS> &m, const stats &c, const sequence &s, const pass &p, int row,
                            range blocks)
 {
-    enum { ROWS = 64 * GROUPS };
+    enum { ROWS = 64 * GROUPS, KEYS = MHA_CUDA_STATS_PAIR_KEYS(D) };
     barrier_expect(shared_address(&m.q_full), HEADS * ROWS * D * 2);
     for (int n = 0; n < HEADS; n++)
         for (int panel = 0; panel < D / PANEL; panel++)
@@ -62,19 +61,15 @@ MHA_DEVICE void copy_tiles(shared_memory<T, D, GROUPS> &m, const stats &c, const
                     (int)s.query_row + row, min(p.head(n), c.g.H - 1), s.query_batch);
     for (int j = blocks.low, n = 0; j < blocks.high; j++, n++) {
         int stage = n % STAGES;
+        uint32_t full = shared_address(&m.k_full[stage]);
         barrier_wait(shared_address(&m.k_empty[stage]), (n / STAGES + 1) % 2);
-        for (int h = 0; h < HEADS; h++) {
-            uint32_t full = shared_address(&m.k_full[stage][h]);
-            barrier_expect(full, KEYS * D * 2);
+        barrier_expect(full, HEADS * KEYS * D * 2);
+        for (int h = 0; h < HEADS; h++)
             for (int panel = 0; panel < D / PANEL; panel++)
                 copy_in(shared_address(m.k[stage][h]) + panel * KEYS * ROW_BYTES, &c.k, full, panel * PANEL,
                         (int)s.key_row + j * KEYS, min(p.head(h), c.g.H - 1) / c.g.share, s.key_batch);
-        }
     }
 }
-
-/* `factor` of an address that is divided by 16, which has 14 bits. */
-MHA_DEVICE uint64_t factor_at(uint32_t place) { return (uint64_t)((8 * ROW_BYTES >> 4) | 1u << 30) << 32 | place; }
 
 MHA_DEVICE float log2_fast(float x)
 {
@@ -88,13 +83,13 @@ struct pair_sums {
 };
 
 /* A head and others: [first,last). */
-template <int HEAD, int FIRST, int LAST> MHA_DEVICE void compare(const float (&p)[HEADS][KEYS / 2], pair_sums &s)
+template <int HEAD, int FIRST, int LAST, int COUNT> MHA_DEVICE void compare(const float (&p)[HEADS][COUNT], pair_sums &s)
 {
 #pragma unroll
     for (int b = FIRST; b < LAST; b++) {
         int n = b * (b - 1) / 2 + HEAD;
 #pragma unroll
-        for (int i = 0; i < KEYS / 2; i++) {
+        for (int i = 0; i < COUNT; i++) {
             float u = p[HEAD][i] + p[b][i];
             s.logs[n] = fmaf(u, log2_fast(u), s.logs[n]);
             s.dots[n] = fmaf(p[HEAD][i], p[b][i], s.dots[n]);
@@ -118,23 +113,24 @@ MHA_DEVICE bool flush(double *to, pair_sums &s)
     return !isfinite(logs + dots);
 }
 
-/* Scores of a head become weights, and NaN if they are not finite: also that of -infinity, which may be a sum that overflowed on
- * its way. A tiny number on top keeps logarithms finite. */
-template <bool MASKED>
-MHA_DEVICE void weigh(float (&x)[KEYS / 2], float scale, const float (&lse)[2], const range (&keys)[2], int first)
+/* Scores of a head become weights, and infinite or NaN if they are not finite: also that of -infinity, which may be a sum that overflowed
+ * on its way. A tiny part of their logarithm on top keeps logarithms of weights finite that are 0 otherwise. */
+template <bool MASKED, int COUNT>
+MHA_DEVICE void weigh(float (&x)[COUNT], float scale, const float (&lse)[2], const range (&keys)[2], int first)
 {
 #pragma unroll
-    for (int i = 0; i < KEYS / 2; i++) {
+    for (int i = 0; i < COUNT; i++) {
         int h = i / 2 % 2, key = first + i / 4 * 8 + i % 2;
         float e = fmaf(x[i], scale, -lse[h]);
         if (MASKED && (key >= keys[h].high || key < keys[h].low)) e = -1e4f;
-        x[i] = fmaf(e, 0.0f, exp2_fast(e)) + 0x1p-100f;
+        x[i] = fmaf(e, -0x1p-110f, exp2_fast(e));
     }
 }
 
 /* Of all heads; the next head's lse of a row is `pitch` numbers behind. */
-MHA_DEVICE void weigh_heads(float (&p)[HEADS][KEYS / 2], float scale, const float *lse, int pitch,
-                            const range (&keys)[2], int first, bool whole)
+template <int COUNT>
+MHA_DEVICE void weigh_heads(float (&p)[HEADS][COUNT], float scale, const float *lse, int pitch, const range (&keys)[2],
+                            int first, bool whole)
 {
     float own[HEADS][2];
 #pragma unroll
@@ -171,9 +167,9 @@ MHA_DEVICE void put_sums(shared_memory<T, D, GROUPS> &m, const stats &c, const s
 }
 
 /* What a warpgroup's product of head H needs: the places of Q and K of the first head in shared memory, divided by 16. */
-template <typename T, int D, int GROUPS, int H> MHA_DEVICE void multiply(float (&x)[KEYS / 2], uint32_t q, uint32_t k)
+template <typename T, int D, int GROUPS, int H, int COUNT> MHA_DEVICE void multiply(float (&x)[COUNT], uint32_t q, uint32_t k)
 {
-    enum { ROWS = 64 * GROUPS };
+    enum { ROWS = 64 * GROUPS, KEYS = 2 * COUNT };
     products_begin();
 #pragma unroll
     for (int i = 0; i < D / 16; i++)
@@ -182,27 +178,33 @@ template <typename T, int D, int GROUPS, int H> MHA_DEVICE void multiply(float (
     products_commit();
 }
 
+/* Which heads a pass compares: those within a four, those of two; or all, which is known when the kernel is compiled: branches
+ * between comparisons would keep the compiler from mixing them. */
+struct some_pairs {
+    bool within, across;
+};
+struct all_pairs {
+    enum { within = true, across = true };
+};
+
 /* A head is compared with the later ones, and its next product begins: no later comparison needs its weights. */
-template <typename T, int D, int GROUPS, int H>
-MHA_DEVICE void compare_and_go_on(shared_memory<T, D, GROUPS> &m, float (&p)[HEADS][KEYS / 2], pair_sums &s,
-                                  bool within, bool across, uint32_t q, int next)
+template <typename T, int D, int GROUPS, int H, int COUNT, typename WHICH>
+MHA_DEVICE void compare_and_go_on(float (&p)[HEADS][COUNT], pair_sums &s, WHICH which, uint32_t q, uint32_t k)
 {
     if constexpr (H % 4 != 3)
-        if (within) compare<H, H + 1, H / 4 * 4 + 4>(p, s);
+        if (which.within) compare<H, H + 1, H / 4 * 4 + 4>(p, s);
     if constexpr (H < 4)
-        if (across) compare<H, 4, HEADS>(p, s);
-    int stage = next % STAGES;
-    uint32_t k = shared_address(m.k[stage]) >> 4;
+        if (which.across) compare<H, 4, HEADS>(p, s);
     asm volatile("" : "+r"(q), "+r"(k)); /* opaque, or the compiler keeps the places of all factors in registers */
-    barrier_wait(shared_address(&m.k_full[stage][H]), next / STAGES % 2);
     multiply<T, D, GROUPS, H>(p[H], q, k);
-    if constexpr (H + 1 < HEADS) compare_and_go_on<T, D, GROUPS, H + 1>(m, p, s, within, across, q, next);
+    if constexpr (H + 1 < HEADS) compare_and_go_on<T, D, GROUPS, H + 1>(p, s, which, q, k);
 }
 
 template <typename T, int D, int GROUPS>
 MHA_DEVICE void compute_tile(shared_memory<T, D, GROUPS> &m, const stats &c, const sequence &s, const pass &p, int row,
                              range blocks, int who)
 {
+    enum { KEYS = MHA_CUDA_STATS_PAIR_KEYS(D) };
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32, top = row + who * 64;
     int at = who * 64 + warp * 16 + lane / 4, bad = 0;
     float scale = (float)(c.g.scale * 1.4426950408889634), p_all[HEADS][KEYS / 2] = {};
@@ -212,20 +214,28 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, GROUPS> &m, const stats &c, con
     pair_sums sums = {};
     bool across = p.heads(c.g.H) > 4;
     uint32_t q = (shared_address(m.q) + who * 64 * ROW_BYTES) >> 4;
+    auto go_on = [&](auto which, int next) {
+        barrier_wait(shared_address(&m.k_full[next % STAGES]), next / STAGES % 2);
+        compare_and_go_on<T, D, GROUPS, 0>(p_all, sums, which, q, shared_address(m.k[next % STAGES]) >> 4);
+    };
+    auto go_through = [&](auto which) {
+        for (int j = blocks.low, n = 0; j < blocks.high; j++, n++) {
+            int first = j * KEYS + lane % 4 * 2,
+                next = j + 1 < blocks.high ? n + 1 : n; /* behind the last block, products that nobody reads */
+            bool whole = top + 64 <= s.queries && j * KEYS >= every.low && (j + 1) * KEYS <= every.high;
+            products_wait<0>();
+            if (thread == 0) barrier_arrive(shared_address(&m.k_empty[n % STAGES]));
+            weigh_heads(p_all, scale, &m.lse[0][at], 64 * GROUPS, keys, first, whole);
+            go_on(which, next);
+            if (n % (FLUSH / KEYS) == FLUSH / KEYS - 1) bad |= flush(m.sums[4 * who + warp], sums);
+        }
+    };
     if (blocks.low < blocks.high) {
         barrier_wait(shared_address(&m.q_full), 0);
-        compare_and_go_on<T, D, GROUPS, 0>(m, p_all, sums, false, false, q, 0);
+        go_on(some_pairs{false, false}, 0);
     }
-    for (int j = blocks.low, n = 0; j < blocks.high; j++, n++) {
-        int first = j * KEYS + lane % 4 * 2,
-            next = j + 1 < blocks.high ? n + 1 : n; /* behind the last block, products that nobody reads */
-        bool whole = top + 64 <= s.queries && j * KEYS >= every.low && (j + 1) * KEYS <= every.high;
-        products_wait<0>();
-        if (thread == 0) barrier_arrive(shared_address(&m.k_empty[n % STAGES]));
-        weigh_heads(p_all, scale, &m.lse[0][at], 64 * GROUPS, keys, first, whole);
-        compare_and_go_on<T, D, GROUPS, 0>(m, p_all, sums, p.within, across, q, next);
-        if (n % FLUSH == FLUSH - 1) bad |= flush(m.sums[4 * who + warp], sums);
-    }
+    if (p.within && across) go_through(all_pairs());
+    else go_through(some_pairs{p.within, across});
     products_wait<0>();
     bad |= flush(m.sums[4 * who + warp], sums);
     bad = group_any(OWN + who, GROUP, bad);
@@ -248,7 +258,7 @@ MHA_DEVICE float lse_of(const general &c, const sequence &s, int h, int i)
 template <typename T, int D, int GROUPS> MHA_DEVICE void run(const stats &c)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
-    enum { ROWS = 64 * GROUPS, THREADS_ALL = GROUP * (GROUPS + 1) };
+    enum { ROWS = 64 * GROUPS, KEYS = MHA_CUDA_STATS_PAIR_KEYS(D), THREADS_ALL = GROUP * (GROUPS + 1) };
     shared_memory<T, D, GROUPS> &m = *(shared_memory<T, D, GROUPS> *)memory;
     int fours = (c.g.H + 3) / 4, passes = fours * (fours - 1) / 2 + fours % 2;
     int tiles = gridDim.x / (passes * c.g.B); /* the longest rows come first */
@@ -268,7 +278,7 @@ template <typename T, int D, int GROUPS> MHA_DEVICE void run(const stats &c)
     if (threadIdx.x == 0) {
         barrier_make(shared_address(&m.q_full), 1);
         for (int i = 0; i < STAGES; i++) {
-            for (int h = 0; h < HEADS; h++) barrier_make(shared_address(&m.k_full[i][h]), 1);
+            barrier_make(shared_address(&m.k_full[i]), 1);
             barrier_make(shared_address(&m.k_empty[i]), GROUPS);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

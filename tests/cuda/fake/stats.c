@@ -49,7 +49,7 @@ static bool maps_are_right(const char *name, const mha_cuda_stats *c)
     const mha_cuda_view *views[2] = {&c->g.q, &c->g.k};
     bool pairs = begins(name, "stats_pairs"), good = true;
     const uint32_t rows[2] = {pairs ? (strstr(name, "_128") ? 64 : 128) : MHA_CUDA_STATS_BOX,
-                              pairs ? MHA_CUDA_STATS_PAIR_KEYS : MHA_CUDA_STATS_KEYS};
+                              pairs ? MHA_CUDA_STATS_PAIR_KEYS(strstr(name, "_128") ? 128 : 64) : MHA_CUDA_STATS_KEYS};
     for (int n = 0; n < 2; n++) {
         fake_map m;
         memcpy(&m, maps[n], sizeof m);
