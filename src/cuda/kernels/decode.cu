@@ -397,6 +397,16 @@ template <typename S> MHA_DEVICE bool is_last(S &s, const mha_cuda_decode &c, co
     return s.is_last;
 }
 
+/* Sums that have been added up need not go from the cache to memory, where these short writes, amid a stream of reads, would take five
+ * times as long as their bytes. A line that other key heads share stays. */
+template <int W> MHA_DEVICE void forget_sums(const mha_cuda_decode &c, const part &p)
+{
+    enum { LINE = 128 };
+    const float *sums = c.sums + ((int64_t)p.head * c.splits + p.lowest) * p.rows * W;
+    uintptr_t at = ((uintptr_t)sums + LINE - 1) / LINE * LINE, end = (uintptr_t)(sums + (int64_t)p.parts * p.rows * W) / LINE * LINE;
+    for (at += threadIdx.x * LINE; at < end; at += COMPUTE * LINE) forget_line(at);
+}
+
 template <typename T, int W> MHA_DEVICE void decode(const mha_cuda_decode &c)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
@@ -429,7 +439,9 @@ template <typename T, int W> MHA_DEVICE void decode(const mha_cuda_decode &c)
         if (!is_last(s, c, p)) return;
     } else if (p.parts || p.split > 0 || threadIdx.x >= COMPUTE) return; /* where no row sees a key, the first block says so */
     unsigned lost = merge<W>(c, p);
-    if (!group_any(1, COMPUTE, lost)) return;
+    bool any_lost = group_any(1, COMPUTE, lost);
+    forget_sums<W>(c, p);
+    if (!any_lost) return;
     if (lost) atomicOr(&s.lost, lost);
     group_sync(1, COMPUTE);
     for (int r = threadIdx.x / 32; r < p.rows; r += WARPS)

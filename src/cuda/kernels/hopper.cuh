@@ -127,6 +127,9 @@ MHA_DEVICE void publish_shared(void) { asm volatile("fence.proxy.async.shared::c
  * loads that are on their way, and so does the copy that follows: decode read keys of a later tile in one call of 70. */
 MHA_DEVICE void finish_loads(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+/* 128 bytes of global memory that nobody reads before they are written again: they are not written back from the cache. */
+MHA_DEVICE void forget_line(uintptr_t at) { asm volatile("discard.global.L2 [%0], 128;" ::"l"(at) : "memory"); }
+
 /* ---- Launches --------------------------------------------------------------------------------------------------- */
 
 /* For kernels that are started early (mha_cuda_start_early): the kernel before this one in the stream has ended, and what it wrote
