@@ -320,6 +320,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
         };
         auto free_last = [&](void) { /* its rows, and the turn */
             if (TURNS) group_arrive(TURN + 1 - who, CONSUMERS * GROUP);
+            __syncwarp();
             if (n > 0 && lane == 0) barrier_arrive(shared_address(&s.empty[(at - 1) % STAGES]) + after_power);
         };
         if constexpr (KIND >= OPTIONS) {
