@@ -44,7 +44,7 @@ static int64_t any_width(rng *r)
     return rng_chance(r, 0.6) ? usual[rng_between(r, 0, 5)] : 8 * rng_between(r, 1, 32);
 }
 
-/* So many heads that tiles of 192 rows are the faster ones, and that blocks have more than one. */
+/* So many heads that tiles of 192 rows are the faster ones, and that blocks have more than one. The oracle takes seconds. */
 static void crowd(attention_case *c)
 {
     c->B = 1, c->H = 90, c->G = 30, c->D = c->E = 64;
@@ -67,7 +67,7 @@ static attention_case draw_windows(rng *r)
 static attention_case draw_crowded_windows(rng *r)
 {
     attention_case c = draw_windows(r);
-    if (rng_chance(r, 0.05)) crowd(&c);
+    if (rng_chance(r, 0.02)) crowd(&c);
     return c;
 }
 
@@ -97,7 +97,7 @@ static attention_case draw_maps(rng *r)
 static bool is_bias_alone(const attention_case *c, const problem *p)
 {
     const mha_tensor b = p->options.bias;
-    bool tiles = b.rank == 4 && b.size[2] > 1 && b.size[3] > 1 && b.stride[3] == 1;
+    bool tiles = b.rank == 4 && b.size[2] > 1 && b.size[3] > 1 && b.stride[3] == 1 && (uintptr_t)b.data % 16 == 0;
     for (int axis = 0; axis < 3; axis++) /* rows of 16 bits that begin at multiples of 16 bytes */
         tiles = tiles && (b.size[axis] == 1 || (b.stride[axis] > 0 && b.stride[axis] % 8 == 0));
     return tiles && b.type == p->q.view.type && !p->options.mask.rank && c->dropout == 0 && !c->alibi &&
@@ -190,7 +190,7 @@ static attention_case draw_biases(rng *r)
     c.bias = (broadcast){4, 12 + (unsigned)rng_between(r, 0, 3)};
     if (rng_chance(r, 0.8)) c.type_bias = c.type_q;
     c.layout_maps = rng_chance(r, 0.8) ? LAYOUT_DENSE : LAYOUT_ANY;
-    if (rng_chance(r, 0.05)) crowd(&c), c.bias.full = 12;
+    if (rng_chance(r, 0.02)) crowd(&c), c.bias.full = 12;
     return c;
 }
 
@@ -384,7 +384,7 @@ TEST(gradients_of_any_combination)
     if (there()) check_drawn_gradients(draw, 0);
 }
 
-TEST(gradients_of_windows_alone)
+TEST(gradients_of_windows)
 {
     if (there()) check_drawn_gradients(draw_windows, 5000);
 }
