@@ -1,5 +1,5 @@
-# Compiles the kernels of one .cu file for Hopper, and fails if one of them spills registers or waits for its products one
-# by one (ptxas' advisories C75xx).
+# Compiles the kernels of one .cu file for Hopper, and fails if the compiler warns, or if a kernel spills registers or waits for
+# its products one by one (ptxas' advisories C75xx).
 #
 #     cmake -DNVCC=nvcc -DSOURCE=forward.cu -DOUT=forward.cubin -DSPILL_BYTES=0 -DFOLDERS=src/cuda -P cubin.cmake
 #
@@ -39,7 +39,7 @@ if(fresh)
   return()
 endif()
 list(TRANSFORM FOLDERS PREPEND -I OUTPUT_VARIABLE includes)
-execute_process(COMMAND ${NVCC} -std=c++17 -O3 ${includes} -gencode=arch=compute_90a,code=sm_90a -cubin -Xptxas -v
+execute_process(COMMAND ${NVCC} -std=c++17 -O3 -Werror all-warnings ${includes} -gencode=arch=compute_90a,code=sm_90a -cubin -Xptxas -v
   -o ${OUT} ${SOURCE} OUTPUT_VARIABLE report ERROR_VARIABLE report RESULT_VARIABLE status)
 if(status)
   message(FATAL_ERROR "${report}")

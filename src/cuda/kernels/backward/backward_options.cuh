@@ -66,14 +66,15 @@ MHA_DEVICE void weigh(float (&x)[32], const mha_cuda_backward &c, const float *r
         for (int i = 0; i < 32; i++)
             if (!is_near(t, i)) x[i] = 0;
     }
-    if (!BITS) return;
+    if constexpr (BITS) {
 #pragma unroll
-    for (int b = 0; b < 8; b++) {
-        uint32_t bits[2];
-        bits_of_rows(bits, maps, b);
+        for (int b = 0; b < 8; b++) {
+            uint32_t bits[2];
+            bits_of_rows(bits, maps, b);
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (!(bits[i % 2] >> (VISIBLE + i / 2 * 8) & 1)) x[4 * b + i] = 0;
+            for (int i = 0; i < 4; i++)
+                if (!(bits[i % 2] >> (VISIBLE + i / 2 * 8) & 1)) x[4 * b + i] = 0;
+        }
     }
 }
 

@@ -175,19 +175,19 @@ template <int ROWS, int KEYS, kind KIND> MHA_DEVICE tile tile_of(const mha_cuda_
 template <typename S, int KEYS> MHA_DEVICE void put_shares(volatile share *shares, const mha_cuda_forward &c, const tile &t)
 {
     const int end_of_tile = t.first + t.blocks - 1;
-    if (!S::SHARES) {
+    if constexpr (!S::SHARES) {
         shares->last = end_of_tile, shares->end = t.first;
         shares->whole = t.whole, shares->open = max(t.first, t.closed);
-        return;
-    }
+    } else {
 #pragma unroll 1
-    for (int n = 0, row = t.row; n < S::ROWS / 64; n++, row += 64) {
-        int last = max(t.first, min(end_of_tile, (row + 63 + c.right) / KEYS));
-        int end = min(last, max(t.first, (row + c.left) / KEYS));
-        shares[n].last = last, shares[n].end = end;
-        shares[n].before = end_of_tile - last, shares[n].after = end - t.first;
-        shares[n].whole = min(c.Tk, max(0, row + c.right + 1)) / KEYS;
-        shares[n].open = max(end, (max(0, row + 63 + c.left) + KEYS - 1) / KEYS);
+        for (int n = 0, row = t.row; n < S::ROWS / 64; n++, row += 64) {
+            int last = max(t.first, min(end_of_tile, (row + 63 + c.right) / KEYS));
+            int end = min(last, max(t.first, (row + c.left) / KEYS));
+            shares[n].last = last, shares[n].end = end;
+            shares[n].before = end_of_tile - last, shares[n].after = end - t.first;
+            shares[n].whole = min(c.Tk, max(0, row + c.right + 1)) / KEYS;
+            shares[n].open = max(end, (max(0, row + 63 + c.left) + KEYS - 1) / KEYS);
+        }
     }
 }
 
