@@ -163,7 +163,8 @@ static void bound_out(const row *r)
     const double *weight = p->want.stage[REF_DROPPED] + r->at, *s = p->want.stage[REF_MASKED] + r->at;
     double rounding = (8 + sqrt((double)c->Tk) / 2) * U, largest = 0;
     double kept = c->dropout < 1 ? 1 / (1 - (double)c->dropout) : 1; /* multiplies what products flush to zero, too */
-    bool ordinary = r->ordinary && c->D <= 128 && c->Tk <= 4096;
+    bool ordinary = r->ordinary && c->D <= 128 && c->Tk <= 4096, half = c->type_v == MHA_FLOAT16;
+    double unit = half ? 0x1.02p-11 : 0x1.02p-8, coarse = half ? 0x1p-25 : 0; /* of weights that an engine rounds */
     for (int64_t j = 0; j < c->Tk; j++)
         for (int64_t e = 0; s[j] > -INFINITY && e < c->E; e++) largest = fmax(largest, fabs(v[j * c->E + e]));
     if (c->dropout > 0 && c->dropout < 1) largest /= 1 - (double)c->dropout;
@@ -173,7 +174,7 @@ static void bound_out(const row *r)
             if (s[j] == -INFINITY) continue;
             double lost = p->allowed.weights[r->at + j];
             error += (lost + rounding * (weight[j] + lost)) * fabs(v[j * c->E + e]);
-            rounded += 0x1.02p-8 * (weight[j] + lost) * fabs(v[j * c->E + e]) + (double)FLT_MIN * kept;
+            rounded += (unit * (weight[j] + lost) + coarse * kept) * fabs(v[j * c->E + e]) + (double)FLT_MIN * kept;
         }
         if (ordinary) error = fmin(error, 2e-6 * largest + (double)FLT_MIN);
         p->allowed.out[((r->b * c->H + r->h) * c->Tq + r->i) * c->E + e] = error;

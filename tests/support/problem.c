@@ -187,6 +187,15 @@ static void make_options(problem *p)
                                        .scores_stage = stage};
 }
 
+/* The kernels of a GPU that are named after what they compute round weights to the type of the inputs. */
+static bool rounds_weights(const char *kernel)
+{
+    static const char *const first[] = {"forward_", "decode_", "small_"};
+    for (size_t n = 0; n < sizeof first / sizeof *first; n++)
+        if (!strncmp(kernel, first[n], strlen(first[n]))) return true;
+    return false;
+}
+
 mha_status problem_run(problem *p, mha_context *ctx)
 {
     store_reset(&p->out);
@@ -197,8 +206,7 @@ mha_status problem_run(problem *p, mha_context *ctx)
     mha_attention_plan plan;
     mha_status status =
         mha_attention_explain(ctx, &plan, p->out.view, &p->extras, p->q.view, p->k.view, p->v.view, &p->options);
-    /* The kernels of a GPU that are named after what they compute round weights to the type of the inputs. */
-    p->tensor_cores = !status && (!strncmp(plan.kernel, "forward_", 8) || !strncmp(plan.kernel, "decode_", 7));
+    p->tensor_cores = !status && rounds_weights(plan.kernel);
     p->engine = p->tensor_cores || (!status && !strcmp(plan.kernel, "fused-engine"));
     return mha_attention_forward(ctx, p->out.view, &p->extras, p->q.view, p->k.view, p->v.view, &p->options);
 }

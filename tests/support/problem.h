@@ -15,7 +15,7 @@ typedef struct bounds {
     double *lse;       /* (B,H,Tq) */
     double *out;       /* (B,H,Tq,E) */
     double *naive;     /* (B,H): largest error of the naive computation in the type of `out`; 0 for float32 */
-    double *rounded;   /* (B,H,Tq,E) comes on top where an engine rounds weights to bfloat16 */
+    double *rounded;   /* (B,H,Tq,E) comes on top where an engine rounds weights to 16 bits */
 } bounds;
 
 typedef struct problem {
