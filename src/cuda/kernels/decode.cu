@@ -125,12 +125,6 @@ MHA_DEVICE row row_of(const general &c, const part &p, int n)
     return {p.g * c.share + n / c.Tq, i, n < p.rows ? visible_to_row(c, p.s, i) : range{0, 0}};
 }
 
-/* Whether scores are products times the scale, and visible by position alone. */
-MHA_DEVICE bool is_plain(const general &c)
-{
-    return !c.mask.data && !c.bias.data && !c.slopes.data && c.softcap == 0;
-}
-
 /* A score with options: a function, so that the loop over tiles stays short. */
 __device__ __noinline__ float score_with_options(const general &c, int b, int64_t offset, row r, int key, float dot)
 {

@@ -142,6 +142,9 @@ MHA_DEVICE score<number> score_of(const general &c, const sequence &s, int h, in
     return x;
 }
 
+/* Whether scores are products times the scale, and visible by position alone. */
+MHA_DEVICE bool is_plain(const general &c) { return !c.mask.data && !c.bias.data && !c.slopes.data && c.softcap == 0; }
+
 /* Which of the weights of four keys from j on, a multiple of four, dropout keeps: bit n for key j + n. */
 MHA_DEVICE unsigned kept_of_four(const general &c, int b, int h, int i, int j)
 {
@@ -191,79 +194,86 @@ struct workspace {
         double sums[TILE / 2][TILE];
     };
     float weights[TILE][PITCH];
-    float factors[THREADS];
-    int lost[TILE]; /* rows or keys that have to be computed in float64 */
+    float reference[TILE], sum[TILE]; /* of rows */
+    bool sees[TILE], lost[TILE];      /* rows that see a key; rows or keys that have to be computed in float64 */
 };
 
-MHA_DEVICE float widen(float x) { return x; }
-MHA_DEVICE float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
-MHA_DEVICE float widen(__half x) { return __half2float(x); }
-
-/* STEP columns of a tile of rows, from `column` on, as [column][row]. All loads come before the first store. */
-template <typename T> MHA_DEVICE void load_columns(float (*to)[PITCH], const lines &A, int column, int width)
+/* A number on its way from memory, as it lies there. */
+MHA_DEVICE uint32_t load_bits(const view &t, int64_t at)
 {
-    T x[TILE * STEP / THREADS];
-    const T *from = (const T *)A.t.data + A.at;
-    int d = threadIdx.x % STEP, row = threadIdx.x / STEP;
-    bool inside = column + d < width;
-    from += row * A.t.stride[2] + (column + d) * A.t.stride[3];
+    return t.type == FLOAT32 ? ((const uint32_t *)t.data)[at] : ((const uint16_t *)t.data)[at];
+}
+
+MHA_DEVICE float number_of(uint32_t bits, int type)
+{
+    if (type == FLOAT32) return __uint_as_float(bits);
+    return type == BFLOAT16 ? __uint_as_float(bits << 16) : __half2float(__ushort_as_half((unsigned short)bits));
+}
+
+/* STEP columns of a tile of rows, from `column` on: on their way, and then in shared memory as [column][row]. A warp brings eight
+ * columns of four rows at a time, which lie in different banks. */
+struct columns_on_their_way {
+    enum { COUNT = TILE * STEP / THREADS };
+    uint32_t x[COUNT];
+
+    static MHA_DEVICE int column(void) { return threadIdx.x / 32 % 4 * 8 + threadIdx.x % 8; }
+    static MHA_DEVICE int row(void) { return threadIdx.x / 128 * (TILE / 2) + threadIdx.x / 8 % 4; }
+
+    MHA_DEVICE void load(const lines &A, int first, int width)
+    {
+        int64_t at = A.at + row() * A.t.stride[2] + (first + column()) * A.t.stride[3];
 #pragma unroll
-    for (int n = 0; n < TILE * STEP / THREADS; n++) {
-        int r = row + n * (THREADS / STEP);
-        if (inside && r < A.count) x[n] = from[n * (THREADS / STEP) * A.t.stride[2]];
-        else x[n] = T(0.0f);
+        for (int n = 0; n < COUNT; n++, at += 4 * A.t.stride[2])
+            x[n] = first + column() < width && row() + 4 * n < A.count ? load_bits(A.t, at) : 0;
     }
+
+    MHA_DEVICE void put(float (*to)[PITCH], int type) const
+    {
 #pragma unroll
-    for (int n = 0; n < TILE * STEP / THREADS; n++) to[d][row + n * (THREADS / STEP)] = widen(x[n]);
-}
+        for (int n = 0; n < COUNT; n++) to[column()][row() + 4 * n] = number_of(x[n], type);
+    }
+};
 
-MHA_DEVICE void load_columns(float (*to)[PITCH], const lines &A, int column, int width)
-{
-    if (A.t.type == FLOAT32) load_columns<float>(to, A, column, width);
-    else if (A.t.type == BFLOAT16) load_columns<__nv_bfloat16>(to, A, column, width);
-    else load_columns<__half>(to, A, column, width);
-}
-
-/* `count` rows of 64 N columns from `first` on, as [row][column], and whether one of the numbers is infinite or NaN. */
-template <typename T, int N>
-MHA_DEVICE bool load_rows(float (*to)[MHA_CUDA_GENERAL_COLUMNS], const lines &B, int row, int first, int width)
-{
+/* STEP rows of 64 N columns from `first` on, likewise, as [row][column]. */
+template <int N> struct rows_on_their_way {
     enum { COLUMNS = TILE * N, LINES = THREADS / COLUMNS, COUNT = STEP / LINES };
-    T x[COUNT];
-    float zero = 0;
-    int e = threadIdx.x % COLUMNS, r = threadIdx.x / COLUMNS;
-    bool inside = first + e < width;
-    const T *from = (const T *)B.t.data + B.at + (row + r) * B.t.stride[2] + (first + e) * B.t.stride[3];
-#pragma unroll
-    for (int n = 0; n < COUNT; n++) {
-        if (inside && row + r + n * LINES < B.count) x[n] = from[n * LINES * B.t.stride[2]];
-        else x[n] = T(0.0f);
-    }
-#pragma unroll
-    for (int n = 0; n < COUNT; n++) {
-        to[r + n * LINES][e] = widen(x[n]);
-        zero = fmaf(widen(x[n]), 0.0f, zero);
-    }
-    return zero != 0;
-}
+    uint32_t x[COUNT];
 
-template <int N>
-MHA_DEVICE bool load_rows(float (*to)[MHA_CUDA_GENERAL_COLUMNS], const lines &B, int row, int first, int width)
-{
-    if (B.t.type == FLOAT32) return load_rows<float, N>(to, B, row, first, width);
-    if (B.t.type == BFLOAT16) return load_rows<__nv_bfloat16, N>(to, B, row, first, width);
-    return load_rows<__half, N>(to, B, row, first, width);
-}
+    MHA_DEVICE void load(const lines &B, int row, int first, int width)
+    {
+        int e = first + threadIdx.x % COLUMNS, r = row + threadIdx.x / COLUMNS;
+        int64_t at = B.at + r * B.t.stride[2] + e * B.t.stride[3];
+#pragma unroll
+        for (int n = 0; n < COUNT; n++, at += LINES * B.t.stride[2])
+            x[n] = e < width && r + n * LINES < B.count ? load_bits(B.t, at) : 0;
+    }
 
-/* acc[a][b] += row 4y + a of A times row 4x + b of B, over `width` columns. */
+    /* Returns whether one of the numbers is infinite or NaN. */
+    MHA_DEVICE bool put(float (*to)[MHA_CUDA_GENERAL_COLUMNS], int type) const
+    {
+        float zero = 0;
+#pragma unroll
+        for (int n = 0; n < COUNT; n++) {
+            float y = number_of(x[n], type);
+            to[threadIdx.x / COLUMNS + n * LINES][threadIdx.x % COLUMNS] = y;
+            zero = fmaf(y, 0.0f, zero);
+        }
+        return zero != 0;
+    }
+};
+
+/* acc[a][b] += row 4y + a of A times row 4x + b of B, over `width` columns. The next columns come while these are multiplied. */
 MHA_DEVICE void multiply_rows(workspace &w, float (&acc)[4][4], const lines &A, const lines &B, int width)
 {
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
+    columns_on_their_way a, b;
+    a.load(A, 0, width), b.load(B, 0, width);
+#pragma unroll 1
     for (int column = 0; column < width; column += STEP) {
         __syncthreads();
-        load_columns(w.pair[0], A, column, width);
-        load_columns(w.pair[1], B, column, width);
+        a.put(w.pair[0], A.t.type), b.put(w.pair[1], B.t.type);
         __syncthreads();
+        a.load(A, column + STEP, width), b.load(B, column + STEP, width);
 #pragma unroll 8
         for (int d = 0; d < STEP; d++) {
             float4 a = *(const float4 *)&w.pair[0][d][4 * y], b = *(const float4 *)&w.pair[1][d][4 * x];
@@ -307,10 +317,14 @@ template <int N, bool GUARDED> MHA_DEVICE void multiply_step(const workspace &w,
 template <int N>
 MHA_DEVICE void multiply_weights(workspace &w, float (&acc)[4][4 * N], const lines &B, int first, int width)
 {
+    rows_on_their_way<N> b;
+    b.load(B, 0, first, width);
+#pragma unroll 1
     for (int row = 0; row < B.count; row += STEP) {
         __syncthreads();
-        bool bad = load_rows<N>(w.rows, B, row, first, width);
-        if (__syncthreads_or(bad)) multiply_step<N, true>(w, acc, row);
+        bool bad = __syncthreads_or(b.put(w.rows, B.t.type));
+        b.load(B, row + STEP, first, width);
+        if (bad) multiply_step<N, true>(w, acc, row);
         else multiply_step<N, false>(w, acc, row);
     }
 }
@@ -327,6 +341,8 @@ MHA_DEVICE float line_max(float x)
     for (int lane = 8; lane; lane /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, lane));
     return x;
 }
+
+MHA_DEVICE bool line_any(bool x) { return __ballot_sync(~0u, x) >> (threadIdx.x & 16) & 0xffff; }
 
 /* ---- Single pairs in float64 ------------------------------------------------------------------------------------ */
 
@@ -441,7 +457,7 @@ MHA_DEVICE void take_softmax(const general &c, workspace &w, const sequence &s, 
 {
     int i = first + threadIdx.x;
     if (threadIdx.x < TILE) {
-        w.lost[threadIdx.x] = 0;
+        w.lost[threadIdx.x] = false;
         if (i < s.queries) {
             double *row = numbers_of_row(c, s, h, i);
             const float *from = (const float *)c.softmax.data + place(c.softmax, s.query_batch, h, s.query_row + i, 0);

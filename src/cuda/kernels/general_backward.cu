@@ -45,16 +45,21 @@ static __device__ __noinline__ meeting<double> exact_meeting(const general &c, c
 }
 
 /* From q . k and dout . v. */
-MHA_DEVICE meeting<float> meet(const general &c, const sequence &s, int h, int i, int j, const row_facts &row,
-                               float dot, float dw, float kept)
+template <bool PLAIN>
+MHA_DEVICE meeting<float> meet(const general &c, const sequence &s, int h, int i, int j, const row_facts &row, float dot, float dw,
+                               float kept)
 {
-    score<float> x = score_of<float>(c, s, h, i, j, row.keys, dot);
+    score<float> x;
+    if (PLAIN) {
+        float y = rounded_product(c.scale, dot);
+        x.visible = j >= row.keys.low && j < row.keys.high, x.masked = isfinite(y) ? y : NAN, x.slope = 1;
+    } else x = score_of<float>(c, s, h, i, j, row.keys, dot);
     if (!x.visible) return {false, 0, 0, 0};
     float weight = expf(x.masked - row.reference) * row.inverse;
     return {true, weight * kept, weight * (dw * kept - row.delta + row.dlse), x.slope * c.scale};
 }
 
-/* The meetings of a tile. */
+/* The products of a tile. */
 struct tile_facts {
     float dots[4][4], dw[4][4];
 };
@@ -67,10 +72,35 @@ MHA_DEVICE void multiply_tile(const general &c, workspace &w, const sequence &s,
     multiply_rows(w, t.dw, query_lines(c, c.dout, s, h, i), key_lines(c, c.v, s, h / c.share, j), c.E);
 }
 
-/* Multiplies of four keys, or what dropout leaves of them. */
-MHA_DEVICE float kept_at(const general &c, unsigned kept, int n)
+/* Calls `use(a, b, meeting)` for the meetings of a thread in a tile. `rows` are in shared memory. */
+template <bool PLAIN, typename function>
+MHA_DEVICE void meet_tile(const general &c, const sequence &s, int h, int i, int j, const row_facts *rows, const tile_facts &t,
+                          function use)
 {
-    return !c.dropped ? 1.0f : kept >> n & 1 ? c.kept : 0.0f;
+    int first = threadIdx.x % 16 * 4, line = threadIdx.x / 16 * 4;
+#pragma unroll
+    for (int a = 0; a < 4; a++) {
+        unsigned kept = PLAIN ? 15 : kept_of_four(c, s.b, h, i + line + a, j + first);
+#pragma unroll
+        for (int b = 0; b < 4; b++) {
+            float by = PLAIN || !c.dropped ? 1.0f : kept >> b & 1 ? c.kept : 0.0f;
+            use(a, b, meet<PLAIN>(c, s, h, i + line + a, j + first + b, rows[line + a], t.dots[a][b], t.dw[a][b], by));
+        }
+    }
+}
+
+template <typename function>
+MHA_DEVICE void meet_all(const general &c, const sequence &s, int h, int i, int j, const row_facts *rows, const tile_facts &t,
+                         function use)
+{
+    if (is_plain(c) && !c.dropped) meet_tile<true>(c, s, h, i, j, rows, t, use);
+    else meet_tile<false>(c, s, h, i, j, rows, t, use);
+}
+
+MHA_DEVICE void bring_facts(row_facts *rows, const general &c, const sequence &s, int h, int i)
+{
+    __syncthreads();
+    if (threadIdx.x < TILE) rows[threadIdx.x] = facts_of(c, s, h, i + threadIdx.x);
 }
 
 /* ---- Rows ------------------------------------------------------------------------------------------------------- */
@@ -108,7 +138,7 @@ MHA_DEVICE void finish_rows(const general &c, workspace &w, const sequence &s, i
 {
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
     __syncthreads();
-    if (threadIdx.x < TILE) w.lost[threadIdx.x] = 0;
+    if (threadIdx.x < TILE) w.lost[threadIdx.x] = false;
     __syncthreads();
 #pragma unroll
     for (int a = 0; a < 4; a++) {
@@ -120,7 +150,7 @@ MHA_DEVICE void finish_rows(const general &c, workspace &w, const sequence &s, i
         lost = line_max(lost) > 0;
         if (row >= s.padded) continue;
         if (lost && row < s.queries) {
-            w.lost[4 * y + a] = 1;
+            w.lost[4 * y + a] = true;
             continue;
         }
 #pragma unroll
@@ -142,29 +172,21 @@ MHA_DEVICE void finish_rows(const general &c, workspace &w, const sequence &s, i
 /* A tile of rows of a head, and 64 N columns of their gradients. */
 template <int N> MHA_DEVICE void gradient_of_rows(const general &c, workspace &w, const piece &own)
 {
+    __shared__ row_facts rows[TILE];
     int h = own.head, i = own.tile * TILE, first = own.slice * TILE * N;
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
     sequence s = sequence_of(c, own.b);
     if (i >= s.padded) return;
     float dq[4][4 * N] = {}, slope[4] = {};
-    row_facts facts[4];
-    for (int a = 0; a < 4; a++) facts[a] = facts_of(c, s, h, i + 4 * y + a);
+    bring_facts(rows, c, s, h, i);
     range r = visible_to_rows(c, s, i);
     for (int j = r.low / TILE * TILE; j < r.high; j += TILE) {
         tile_facts t;
         multiply_tile(c, w, s, h, i, j, t);
-#pragma unroll
-        for (int a = 0; a < 4; a++) {
-            int row = i + 4 * y + a;
-            unsigned kept = kept_of_four(c, s.b, h, row, j + 4 * x);
-#pragma unroll
-            for (int n = 0; n < 4; n++) {
-                int key = j + 4 * x + n;
-                meeting<float> m = meet(c, s, h, row, key, facts[a], t.dots[a][n], t.dw[a][n], kept_at(c, kept, n));
-                if (c.slopes.data && m.visible) slope[a] -= m.score * (float)llabs(row + s.offset - key);
-                t.dots[a][n] = m.score * m.slope;
-            }
-        }
+        meet_all(c, s, h, i, j, rows, t, [&](int a, int b, const meeting<float> &m) {
+            if (c.slopes.data && m.visible) slope[a] -= m.score * (float)llabs(i + 4 * y + a + s.offset - (j + 4 * x + b));
+            t.dots[a][b] = m.score * m.slope;
+        });
         __syncthreads();
 #pragma unroll
         for (int n = 0; n < 4; n++)
@@ -215,7 +237,7 @@ MHA_DEVICE void finish_keys(const general &c, workspace &w, const sequence &s, i
 {
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
     __syncthreads();
-    if (threadIdx.x < TILE) w.lost[threadIdx.x] = 0;
+    if (threadIdx.x < TILE) w.lost[threadIdx.x] = false;
     __syncthreads();
 #pragma unroll
     for (int a = 0; a < 4; a++) {
@@ -226,7 +248,7 @@ MHA_DEVICE void finish_keys(const general &c, workspace &w, const sequence &s, i
         lost = line_max(lost) > 0;
         if (key >= s.keys) continue;
         if (lost) {
-            w.lost[4 * y + a] = 1;
+            w.lost[4 * y + a] = true;
             continue;
         }
 #pragma unroll
@@ -244,45 +266,44 @@ MHA_DEVICE void finish_keys(const general &c, workspace &w, const sequence &s, i
         if (w.lost[key]) finish_key_exactly(c, w, s, g, j + key, first, TILE * N);
 }
 
-/* A tile of keys of a key head, and 64 N columns of both gradients. */
+/* A tile of keys of a key head, and 64 N columns of both gradients. Where it lies is kept in shared memory: it takes no registers
+ * there. */
 template <int N> MHA_DEVICE void gradient_of_keys(const general &c, workspace &w, const piece &own)
 {
-    int g = own.head, j = own.tile * TILE, first = own.slice * TILE * N;
+    __shared__ row_facts rows[TILE];
+    __shared__ struct {
+        sequence s;
+        int g, j, first, h, i;
+    } t;
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
-    sequence s = sequence_of(c, own.b);
-    if (j >= s.keys) return;
+    if (threadIdx.x == 0) t.s = sequence_of(c, own.b), t.g = own.head, t.j = own.tile * TILE, t.first = own.slice * TILE * N;
+    __syncthreads();
+    if (t.j >= t.s.keys) return;
     float dk[4][4 * N] = {}, dv[4][4 * N] = {};
-    for (int h = g * c.share; h < (g + 1) * c.share; h++)
-        for (int i = 0; i < s.queries; i += TILE) {
-            range r = visible_to_rows(c, s, i);
-            if (r.low >= j + TILE || r.high <= j) continue;
-            tile_facts t;
-            multiply_tile(c, w, s, h, i, j, t);
-#pragma unroll
-            for (int a = 0; a < 4; a++) {
-                int row = i + 4 * y + a;
-                unsigned kept = kept_of_four(c, s.b, h, row, j + 4 * x);
-                row_facts facts = facts_of(c, s, h, row);
-#pragma unroll
-                for (int n = 0; n < 4; n++) {
-                    meeting<float> m =
-                        meet(c, s, h, row, j + 4 * x + n, facts, t.dots[a][n], t.dw[a][n], kept_at(c, kept, n));
-                    t.dots[a][n] = m.value;
-                    t.dw[a][n] = m.score * m.slope;
-                }
-            }
+    for (int h = t.g * c.share; h < (t.g + 1) * c.share; h++)
+        for (int i = 0; i < t.s.queries; i += TILE) {
+            range r = visible_to_rows(c, t.s, i);
+            if (r.low >= t.j + TILE || r.high <= t.j) continue;
+            tile_facts m;
+            if (threadIdx.x == 0) t.h = h, t.i = i;
+            bring_facts(rows, c, t.s, h, i);
+            multiply_tile(c, w, t.s, t.h, t.i, t.j, m);
+            meet_all(c, t.s, t.h, t.i, t.j, rows, m, [&](int a, int b, const meeting<float> &own) {
+                m.dots[a][b] = own.value;
+                m.dw[a][b] = own.score * own.slope;
+            });
             __syncthreads();
 #pragma unroll
             for (int a = 0; a < 4; a++)
-                *(float4 *)&w.weights[4 * y + a][4 * x] = make_float4(t.dots[a][0], t.dots[a][1], t.dots[a][2], t.dots[a][3]);
-            if (first < c.E) multiply_weights<N>(w, dv, query_lines(c, c.dout, s, h, i), first, c.E);
+                *(float4 *)&w.weights[4 * y + a][4 * x] = make_float4(m.dots[a][0], m.dots[a][1], m.dots[a][2], m.dots[a][3]);
+            if (t.first < c.E) multiply_weights<N>(w, dv, query_lines(c, c.dout, t.s, t.h, t.i), t.first, c.E);
             __syncthreads();
 #pragma unroll
             for (int a = 0; a < 4; a++)
-                *(float4 *)&w.weights[4 * y + a][4 * x] = make_float4(t.dw[a][0], t.dw[a][1], t.dw[a][2], t.dw[a][3]);
-            if (first < c.D) multiply_weights<N>(w, dk, query_lines(c, c.q, s, h, i), first, c.D);
+                *(float4 *)&w.weights[4 * y + a][4 * x] = make_float4(m.dw[a][0], m.dw[a][1], m.dw[a][2], m.dw[a][3]);
+            if (t.first < c.D) multiply_weights<N>(w, dk, query_lines(c, c.q, t.s, t.h, t.i), t.first, c.D);
         }
-    finish_keys<N>(c, w, s, g, j, first, dk, dv);
+    finish_keys<N>(c, w, t.s, t.g, t.j, t.first, dk, dv);
 }
 
 template <int N> MHA_DEVICE void gradient_of_keys(const general &c)
@@ -299,6 +320,7 @@ MHA_DEVICE int tiles_of(int64_t size) { return (int)((size + TILE - 1) / TILE); 
  * scores a number of the bias is added to, in a fixed order. */
 MHA_DEVICE void gradient_of_bias(const general &c, workspace &w, const piece &own)
 {
+    __shared__ row_facts rows[TILE];
     const view &t = c.dbias;
     bool one_row = t.size[2] == 1, one_key = t.size[3] == 1;
     int key_tiles = tiles_of(t.size[3]), own_h = own.head, own_b = own.b;
@@ -314,19 +336,12 @@ MHA_DEVICE void gradient_of_bias(const general &c, workspace &w, const piece &ow
                 if (r.low >= from + TILE && !one_key) continue;
                 for (int j = from; j < to; j += TILE) {
                     tile_facts f;
+                    bring_facts(rows, c, s, h, i);
                     multiply_tile(c, w, s, h, i, j, f);
-                    for (int a = 0; a < 4; a++) {
-                        int row = i + 4 * y + a;
-                        unsigned kept = kept_of_four(c, s.b, h, row, j + 4 * x);
-                        row_facts facts = facts_of(c, s, h, row);
-                        for (int n = 0; n < 4; n++) {
-                            int key = j + 4 * x + n;
-                            meeting<float> m =
-                                meet(c, s, h, row, key, facts, f.dots[a][n], f.dw[a][n], kept_at(c, kept, n));
-                            bool lost = m.visible && !isfinite(m.score);
-                            sum[a][n] += lost ? exact_meeting(c, s, h, row, key).score : m.score;
-                        }
-                    }
+                    meet_tile<false>(c, s, h, i, j, rows, f, [&](int a, int n, const meeting<float> &m) {
+                        bool lost = m.visible && !isfinite(m.score);
+                        sum[a][n] += lost ? exact_meeting(c, s, h, i + 4 * y + a, j + 4 * x + n).score : m.score;
+                    });
                 }
             }
     }
@@ -395,7 +410,7 @@ MHA_DEVICE void prepare(const general &c, workspace &w, const piece &p)
     bool own = threadIdx.x < TILE && i < s.queries;
     if (first >= s.queries) return;
     if (c.softmax.data) take_softmax(c, w, s, h, first, INFINITY);
-    if (threadIdx.x < TILE) w.lost[threadIdx.x] = 0;
+    if (threadIdx.x < TILE) w.lost[threadIdx.x] = false;
     if (own) multiply_out(c, w, s, h, i);
     __syncthreads();
     for (int n = 0; n < TILE; n++)
@@ -419,7 +434,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) general_prepare(const _
     for_each_piece(c, {c.row_tiles, 1, c.H, c.B}, [&](const piece &own) { prepare(c, w, own); });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) general_rows_64(const __grid_constant__ mha_cuda_general c)
+extern "C" __global__ void __launch_bounds__(THREADS, 2) general_rows_64(const __grid_constant__ mha_cuda_general c)
 {
     gradient_of_rows<1>(c);
 }
@@ -429,7 +444,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) general_rows_128(const 
     gradient_of_rows<2>(c);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) general_keys_64(const __grid_constant__ mha_cuda_general c)
+extern "C" __global__ void __launch_bounds__(THREADS, 2) general_keys_64(const __grid_constant__ mha_cuda_general c)
 {
     gradient_of_keys<1>(c);
 }

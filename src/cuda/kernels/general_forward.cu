@@ -4,52 +4,49 @@
 namespace
 {
 
-/* What a thread keeps of its four rows; the 16 threads of a line have the same. */
-struct progress {
-    float reference[4], sum[4];
-    bool sees[4], lost[4];
-};
-
 /* The weights of a tile of scores, relative to the largest so far, to shared memory as [key][row]; sums are updated.
  * Returns by what earlier results have to be multiplied. */
-MHA_DEVICE void weigh(const general &c, workspace &w, const sequence &s, int h, int i, int j, const float (&dots)[4][4],
-                      progress &p, float (&factor)[4])
+template <bool PLAIN>
+MHA_DEVICE void weigh(const general &c, workspace &w, const sequence &s, int h, int i, int j, float (&x)[4][4], float (&factor)[4])
 {
-    int x = threadIdx.x % 16, y = threadIdx.x / 16;
-    float weight[4][4];
+    int first = threadIdx.x % 16 * 4, line = threadIdx.x / 16 * 4;
 #pragma unroll
     for (int a = 0; a < 4; a++) {
-        int row = i + 4 * y + a;
-        float top = -INFINITY, sum = 0;
-        bool visible[4];
+        int row = i + line + a;
+        float before = w.reference[line + a], top = -INFINITY, sum = 0;
+        bool visible[4], sees = false, lost = false;
         range r = visible_to_row(c, s, row);
 #pragma unroll
         for (int b = 0; b < 4; b++) {
-            int key = j + 4 * x + b;
-            score<float> e = score_of<float>(c, s, h, row, key, r, dots[a][b]);
-            visible[b] = e.visible;
-            weight[a][b] = e.masked;
-            if (!e.visible) continue;
-            p.sees[a] = true;
-            p.lost[a] = p.lost[a] || !isfinite(e.masked);
-            top = fmaxf(top, e.masked);
+            int key = j + first + b;
+            if (PLAIN) visible[b] = key >= r.low && key < r.high, x[a][b] = rounded_product(c.scale, x[a][b]);
+            else {
+                score<float> e = score_of<float>(c, s, h, row, key, r, x[a][b]);
+                visible[b] = e.visible, x[a][b] = e.masked;
+            }
+            if (!visible[b]) continue;
+            sees = true;
+            lost = lost || !isfinite(x[a][b]);
+            top = fmaxf(top, x[a][b]);
         }
-        float reference = fmaxf(p.reference[a], line_max(top));
-        unsigned kept = kept_of_four(c, s.b, h, row, j + 4 * x);
-        factor[a] = reference == p.reference[a] ? 1 : expf(p.reference[a] - reference);
-        p.reference[a] = reference;
+        top = fmaxf(before, line_max(top));
+        unsigned kept = PLAIN ? 15 : kept_of_four(c, s.b, h, row, j + first);
+        factor[a] = top == before ? 1 : expf(before - top);
 #pragma unroll
         for (int b = 0; b < 4; b++) {
-            weight[a][b] = visible[b] ? expf(weight[a][b] - reference) : 0;
-            sum += weight[a][b];
-            if (c.dropped) weight[a][b] = kept >> b & 1 ? weight[a][b] * c.kept : 0;
+            x[a][b] = visible[b] ? expf(x[a][b] - top) : 0;
+            sum += x[a][b];
+            if (!PLAIN && c.dropped) x[a][b] = kept >> b & 1 ? x[a][b] * c.kept : 0;
         }
-        p.sum[a] = fmaf(p.sum[a], factor[a], line_sum(sum));
+        sum = line_sum(sum), sees = line_any(sees), lost = line_any(lost);
+        __syncwarp();
+        if (first != 0) continue;
+        w.reference[line + a] = top, w.sum[line + a] = fmaf(w.sum[line + a], factor[a], sum);
+        w.sees[line + a] = w.sees[line + a] || sees, w.lost[line + a] = w.lost[line + a] || lost;
     }
     __syncthreads();
 #pragma unroll
-    for (int b = 0; b < 4; b++)
-        *(float4 *)&w.weights[4 * x + b][4 * y] = make_float4(weight[0][b], weight[1][b], weight[2][b], weight[3][b]);
+    for (int b = 0; b < 4; b++) *(float4 *)&w.weights[first + b][line] = make_float4(x[0][b], x[1][b], x[2][b], x[3][b]);
 }
 
 /* A row of results in float64: the columns of this block's slice. */
@@ -78,36 +75,31 @@ MHA_DEVICE void finish_exactly(const general &c, workspace &w, const sequence &s
 }
 
 template <int N>
-MHA_DEVICE void finish(const general &c, workspace &w, const sequence &s, int h, int i, int first, progress &p,
-                       const float (&o)[4][4 * N])
+MHA_DEVICE void finish(const general &c, workspace &w, const sequence &s, int h, int i, int first, const float (&o)[4][4 * N])
 {
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
     __syncthreads();
-    if (threadIdx.x < TILE) w.lost[threadIdx.x] = 0;
-    __syncthreads();
 #pragma unroll
     for (int a = 0; a < 4; a++) {
-        int row = i + 4 * y + a;
-        bool sees = line_max(p.sees[a]) > 0, lost = p.lost[a] || (sees && !(p.sum[a] > 0 && p.sum[a] < INFINITY));
+        int n = 4 * y + a, row = i + n;
+        float sum = w.sum[n];
+        bool sees = w.sees[n], lost = w.lost[n] || !(sum > 0 && sum < INFINITY);
 #pragma unroll
         for (int e = 0; e < 4 * N; e++) lost = lost || !isfinite(o[a][e]);
-        lost = line_max(lost) > 0 && sees;
-        if (row >= s.padded) continue;
-        if (lost) {
-            w.lost[4 * y + a] = 1;
-            continue;
-        }
+        lost = line_any(lost) && sees;
+        __syncwarp();
+        if (x == 0) w.lost[n] = lost && row < s.padded;
+        if (row >= s.padded || lost) continue;
 #pragma unroll
-        for (int n = 0; n < N; n++)
+        for (int k = 0; k < N; k++)
 #pragma unroll
             for (int b = 0; b < 4; b++) {
-                int e = first + TILE * n + 4 * x + b;
+                int e = first + TILE * k + 4 * x + b;
                 if (c.out.data && e < c.E)
-                    store(c.out, place(c.out, s.query_batch, h, s.query_row + row, e),
-                          sees ? o[a][4 * n + b] / p.sum[a] : 0.0f);
+                    store(c.out, place(c.out, s.query_batch, h, s.query_row + row, e), sees ? o[a][4 * k + b] / sum : 0.0f);
             }
         if (x == 0 && first == 0)
-            store_softmax(c, s, h, row, sees ? softmax{p.reference[a], p.sum[a]} : softmax{-INFINITY, 0});
+            store_softmax(c, s, h, row, sees ? softmax{w.reference[n], sum} : softmax{-INFINITY, 0});
     }
     __syncthreads();
     int columns = c.out.data ? min(TILE * N, c.E - first) : 0;
@@ -115,31 +107,39 @@ MHA_DEVICE void finish(const general &c, workspace &w, const sequence &s, int h,
         if (w.lost[row]) finish_exactly(c, w, s, h, i + row, first, columns);
 }
 
-/* A tile of rows of a head, and 64 N columns of its results. */
+/* A tile of rows of a head, and 64 N columns of its results. Where it lies is kept in shared memory: it takes no registers there. */
 template <int N> MHA_DEVICE void forward(const general &c, workspace &w, const piece &own)
 {
-    int h = own.head, i = own.tile * TILE, first = own.slice * TILE * N;
-    sequence s = sequence_of(c, own.b);
-    if (i >= s.padded) return;
-    float o[4][4 * N] = {}, sink = c.sinks.data ? load(c.sinks, place(c.sinks, 0, h, 0, 0)) : -INFINITY;
-    progress p;
-    for (int a = 0; a < 4; a++) {
-        p.reference[a] = sink, p.sum[a] = sink == -INFINITY ? 0 : 1;
-        p.sees[a] = false, p.lost[a] = c.sinks.data && !(sink < INFINITY);
+    __shared__ struct {
+        sequence s;
+        int h, i, first;
+        range keys;
+    } t;
+    if (threadIdx.x == 0) {
+        t.s = sequence_of(c, own.b), t.h = own.head, t.i = own.tile * TILE, t.first = own.slice * TILE * N;
+        t.keys = visible_to_rows(c, t.s, t.i);
     }
-    range r = visible_to_rows(c, s, i);
-    for (int j = r.low / TILE * TILE; j < r.high; j += TILE) {
+    __syncthreads();
+    if (t.i >= t.s.padded) return;
+    if (threadIdx.x < TILE) {
+        float sink = c.sinks.data ? load(c.sinks, place(c.sinks, 0, t.h, 0, 0)) : -INFINITY;
+        w.reference[threadIdx.x] = sink, w.sum[threadIdx.x] = sink != -INFINITY;
+        w.sees[threadIdx.x] = false, w.lost[threadIdx.x] = c.sinks.data && !(sink < INFINITY);
+    }
+    float o[4][4 * N] = {};
+    for (int j = t.keys.low / TILE * TILE; j < t.keys.high; j += TILE) {
         float dots[4][4] = {}, factor[4];
-        multiply_rows(w, dots, query_lines(c, c.q, s, h, i), key_lines(c, c.k, s, h / c.share, j), c.D);
-        weigh(c, w, s, h, i, j, dots, p, factor);
+        multiply_rows(w, dots, query_lines(c, c.q, t.s, t.h, t.i), key_lines(c, c.k, t.s, t.h / c.share, j), c.D);
+        if (is_plain(c) && !c.dropped) weigh<true>(c, w, t.s, t.h, t.i, j, dots, factor);
+        else weigh<false>(c, w, t.s, t.h, t.i, j, dots, factor);
         if (!c.out.data) continue;
 #pragma unroll
         for (int a = 0; a < 4; a++)
 #pragma unroll
             for (int e = 0; e < 4 * N; e++) o[a][e] *= factor[a];
-        multiply_weights<N>(w, o, key_lines(c, c.v, s, h / c.share, j), first, c.E);
+        multiply_weights<N>(w, o, key_lines(c, c.v, t.s, t.h / c.share, j), t.first, c.E);
     }
-    finish<N>(c, w, s, h, i, first, p, o);
+    finish<N>(c, w, t.s, t.h, t.i, t.first, o);
 }
 
 /* A block has one of them. */
