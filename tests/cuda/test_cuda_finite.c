@@ -182,3 +182,32 @@ TEST(finite_inputs_have_finite_results)
     }
     mha_context_free(ctx);
 }
+
+/* Scores of -infinity in float32 are not those of hidden keys: here all are, and all keys have the same weight, as the oracle's
+ * with rows of zeros. */
+TEST(overflow_does_not_hide_a_key)
+{
+    mha_context *ctx = make_context(NULL);
+    if (!ctx) return;
+    for (int n = 0; n < 4 * SIZES; n++) {
+        shape s = shape_of(n % SIZES, types[n / SIZES % 2], n / SIZES >= 2);
+        rng r = rng_make(seed(), 60 + (uint64_t)n);
+        s.scale = 1e34F;
+        if (n % 2) s.Tq = 1, s.align = MHA_ALIGN_BOTTOM_RIGHT;
+        call c = call_make(s, &r);
+        for (int tensor = Q; tensor <= K; tensor++) {
+            uint16_t *numbers = array(c.count[tensor], sizeof *numbers);
+            for (int64_t i = 0; i < c.count[tensor]; i++) {
+                element_set(&numbers[i], s.type, tensor == Q ? 1000 : -1000);
+                c.exact[tensor][i] = 0;
+            }
+            gpu_write(c.device[tensor], numbers, (size_t)c.count[tensor] * sizeof *numbers);
+            free(numbers);
+        }
+        call_solve(&c);
+        call_poison(&c);
+        if (expect(!call_forward(ctx, &c), "%s", mha_context_error(ctx))) check_rows(&c, OUT, 0, s.Tq, false);
+        call_free(&c);
+    }
+    mha_context_free(ctx);
+}

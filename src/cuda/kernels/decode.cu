@@ -125,20 +125,23 @@ MHA_DEVICE row row_of(const general &c, const part &p, int n)
     return {p.g * c.share + n / c.Tq, i, n < p.rows ? visible_to_row(c, p.s, i) : range{0, 0}};
 }
 
+/* NaN instead of what float32 does not hold: infinity would hide a key. */
+MHA_DEVICE float held(float x) { return fmaf(x, 0.0f, x); }
+
 /* A score with options: a function, so that the loop over tiles stays short. */
 __device__ __noinline__ float score_with_options(const general &c, int b, int64_t offset, row r, int key, float dot)
 {
     sequence s = {};
     s.b = b, s.offset = offset;
     score<float> x = score_of<float>(c, s, r.head, r.i, key, r.visible, dot);
-    return x.visible ? x.masked : -INFINITY;
+    return x.visible ? held(x.masked) : -INFINITY;
 }
 
 /* The score of a row and a key from their product: -infinity if it is not visible, NaN if float32 did not hold it. */
 template <bool PLAIN> MHA_DEVICE float score_at(const general &c, const part &p, const row &r, int key, float dot)
 {
     if (!PLAIN) return score_with_options(c, p.s.b, p.s.offset, r, key, dot);
-    return key >= r.visible.low && key < r.visible.high ? fmaf(dot, 0.0f, dot * c.scale) : -INFINITY;
+    return key >= r.visible.low && key < r.visible.high ? held(dot * c.scale) : -INFINITY;
 }
 
 template <typename T, int W, bool PLAIN>
