@@ -125,9 +125,6 @@ MHA_DEVICE row row_of(const general &c, const part &p, int n)
     return {p.g * c.share + n / c.Tq, i, n < p.rows ? visible_to_row(c, p.s, i) : range{0, 0}};
 }
 
-/* NaN instead of what float32 does not hold: infinity would hide a key. */
-MHA_DEVICE float held(float x) { return fmaf(x, 0.0f, x); }
-
 /* A score with options: a function, so that the loop over tiles stays short. */
 __device__ __noinline__ float score_with_options(const general &c, int b, int64_t offset, row r, int key, float dot)
 {

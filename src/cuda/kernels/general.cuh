@@ -115,6 +115,9 @@ MHA_DEVICE double rounded_product(double a, double b) { return __dmul_rn(a, b); 
 MHA_DEVICE float rounded_sum(float a, float b) { return __fadd_rn(a, b); }
 MHA_DEVICE double rounded_sum(double a, double b) { return __dadd_rn(a, b); }
 
+/* NaN instead of what float32 does not hold, so that whoever uses it notices. */
+MHA_DEVICE float held(float x) { return fmaf(x, 0.0f, x); }
+
 /* From q . k, for a row that sees keys of the range. Rounded after every step, so that whoever computes a score again gets
  * the same bits. */
 template <typename number>
@@ -188,76 +191,89 @@ MHA_DEVICE lines key_lines(const general &c, const view &t, const sequence &s, i
 
 struct workspace {
     union {
-        float pair[2][STEP][PITCH];                         /* columns of two tensors */
-        float rows[STEP][MHA_CUDA_GENERAL_COLUMNS];         /* rows of one */
+        float pair[2][STEP][PITCH];                 /* columns of two tensors */
+        float rows[STEP][MHA_CUDA_GENERAL_COLUMNS]; /* rows of one */
         double careful[THREADS + 1];
         double sums[TILE / 2][TILE];
     };
     float weights[TILE][PITCH];
     float reference[TILE], sum[TILE]; /* of rows */
+    range keys[TILE];                 /* that rows may see */
     bool sees[TILE], lost[TILE];      /* rows that see a key; rows or keys that have to be computed in float64 */
 };
 
-/* A number on its way from memory, as it lies there. */
-MHA_DEVICE uint32_t load_bits(const view &t, int64_t at)
-{
-    return t.type == FLOAT32 ? ((const uint32_t *)t.data)[at] : ((const uint16_t *)t.data)[at];
-}
-
-MHA_DEVICE float number_of(uint32_t bits, int type)
-{
-    if (type == FLOAT32) return __uint_as_float(bits);
-    return type == BFLOAT16 ? __uint_as_float(bits << 16) : __half2float(__ushort_as_half((unsigned short)bits));
-}
-
-/* STEP columns of a tile of rows, from `column` on: on their way, and then in shared memory as [column][row]. A warp brings eight
- * columns of four rows at a time, which lie in different banks. */
-struct columns_on_their_way {
-    enum { COUNT = TILE * STEP / THREADS };
+/* COUNT numbers on their way from memory, as they lie there; from `count` on, zeros. */
+template <int COUNT> struct on_their_way {
     uint32_t x[COUNT];
 
+    /* STEP after STEP elements of them from element `at` on, each `step` elements from the one before; `count` of STEPs. */
+    MHA_DEVICE void load(const view &t, int64_t at, int64_t step, int count)
+    {
+        if (t.type == FLOAT32) load((const uint32_t *)t.data + at, step, count);
+        else load((const uint16_t *)t.data + at, step, count);
+    }
+
+    template <typename bits> MHA_DEVICE void load(const bits *from, int64_t step, int count)
+    {
+#pragma unroll
+        for (int n = 0; n < COUNT; n++, from += step) x[n] = n < count ? *from : 0;
+    }
+
+    /* Calls `use(n, number)` for all of them. */
+    template <typename function> MHA_DEVICE void arrive(int type, function use) const
+    {
+        if (type == FLOAT32)
+#pragma unroll
+            for (int n = 0; n < COUNT; n++) use(n, __uint_as_float(x[n]));
+        else
+#pragma unroll
+            for (int n = 0; n < COUNT; n++)
+                use(n, type == BFLOAT16 ? __uint_as_float(x[n] << 16)
+                                        : __half2float(__ushort_as_half((unsigned short)x[n])));
+    }
+};
+
+/* STEP columns of a tile of rows, from `first` on: on their way, and then in shared memory as [column][row]. A warp brings eight
+ * columns of four rows at a time, which lie in different banks. */
+struct columns_on_their_way {
+    enum { LINES = 4, COUNT = TILE * STEP / THREADS };
+    on_their_way<COUNT> x;
+
     static MHA_DEVICE int column(void) { return threadIdx.x / 32 % 4 * 8 + threadIdx.x % 8; }
-    static MHA_DEVICE int row(void) { return threadIdx.x / 128 * (TILE / 2) + threadIdx.x / 8 % 4; }
+    static MHA_DEVICE int row(void) { return threadIdx.x / 128 * (TILE / 2) + threadIdx.x / 8 % LINES; }
 
     MHA_DEVICE void load(const lines &A, int first, int width)
     {
-        int64_t at = A.at + row() * A.t.stride[2] + (first + column()) * A.t.stride[3];
-#pragma unroll
-        for (int n = 0; n < COUNT; n++, at += 4 * A.t.stride[2])
-            x[n] = first + column() < width && row() + 4 * n < A.count ? load_bits(A.t, at) : 0;
+        int d = first + column(), count = (A.count - row() + LINES - 1) / LINES;
+        x.load(A.t, A.at + row() * A.t.stride[2] + d * A.t.stride[3], LINES * A.t.stride[2], d < width ? count : 0);
     }
 
     MHA_DEVICE void put(float (*to)[PITCH], int type) const
     {
-#pragma unroll
-        for (int n = 0; n < COUNT; n++) to[column()][row() + 4 * n] = number_of(x[n], type);
+        x.arrive(type, [&](int n, float y) { to[column()][row() + LINES * n] = y; });
     }
 };
 
 /* STEP rows of 64 N columns from `first` on, likewise, as [row][column]. */
 template <int N> struct rows_on_their_way {
     enum { COLUMNS = TILE * N, LINES = THREADS / COLUMNS, COUNT = STEP / LINES };
-    uint32_t x[COUNT];
+    on_their_way<COUNT> x;
 
     MHA_DEVICE void load(const lines &B, int row, int first, int width)
     {
-        int e = first + threadIdx.x % COLUMNS, r = row + threadIdx.x / COLUMNS;
-        int64_t at = B.at + r * B.t.stride[2] + e * B.t.stride[3];
-#pragma unroll
-        for (int n = 0; n < COUNT; n++, at += LINES * B.t.stride[2])
-            x[n] = e < width && r + n * LINES < B.count ? load_bits(B.t, at) : 0;
+        int e = first + threadIdx.x % COLUMNS, r = row + threadIdx.x / COLUMNS,
+            count = (B.count - r + LINES - 1) / LINES;
+        x.load(B.t, B.at + r * B.t.stride[2] + e * B.t.stride[3], LINES * B.t.stride[2], e < width ? count : 0);
     }
 
     /* Returns whether one of the numbers is infinite or NaN. */
     MHA_DEVICE bool put(float (*to)[MHA_CUDA_GENERAL_COLUMNS], int type) const
     {
         float zero = 0;
-#pragma unroll
-        for (int n = 0; n < COUNT; n++) {
-            float y = number_of(x[n], type);
+        x.arrive(type, [&](int n, float y) {
             to[threadIdx.x / COLUMNS + n * LINES][threadIdx.x % COLUMNS] = y;
             zero = fmaf(y, 0.0f, zero);
-        }
+        });
         return zero != 0;
     }
 };
@@ -273,7 +289,7 @@ MHA_DEVICE void multiply_rows(workspace &w, float (&acc)[4][4], const lines &A, 
         __syncthreads();
         a.put(w.pair[0], A.t.type), b.put(w.pair[1], B.t.type);
         __syncthreads();
-        a.load(A, column + STEP, width), b.load(B, column + STEP, width);
+        if (column + STEP < width) a.load(A, column + STEP, width), b.load(B, column + STEP, width);
 #pragma unroll 8
         for (int d = 0; d < STEP; d++) {
             float4 a = *(const float4 *)&w.pair[0][d][4 * y], b = *(const float4 *)&w.pair[1][d][4 * x];
@@ -369,7 +385,8 @@ static __device__ __noinline__ double exact_weight(const general &c, const seque
     int64_t at = place(c.q, s.query_batch, h, s.query_row + i, 0);
     int64_t from = place(c.k, s.key_batch, h / c.share, s.key_row + j, 0);
     float dot = 0;
-    for (int d = 0; d < c.D; d++) dot = fmaf(load(c.q, at + d * c.q.stride[3]), load(c.k, from + d * c.k.stride[3]), dot);
+    for (int d = 0; d < c.D; d++)
+        dot = fmaf(load(c.q, at + d * c.q.stride[3]), load(c.k, from + d * c.k.stride[3]), dot);
     score<float> x = score_of<float>(c, s, h, i, j, visible_to_row(c, s, i), dot);
     if (isfinite(x.masked) && (double)(float)reference == reference) return exp(x.masked - reference) / sum;
     return exp(exact_score(c, s, h, i, j).masked - reference) / sum;
@@ -447,7 +464,8 @@ MHA_DEVICE void store_softmax(const general &c, const sequence &s, int h, int i,
         double off = x.reference - reference;
         bool held = x.sum == 0 || fabs(off) <= 4;
         to[place(c.softmax, s.query_batch, h, row, 0)] = held ? reference : INFINITY;
-        to[place(c.softmax, s.query_batch, h, row, 1)] = (float)(held && off != 0 && x.sum != 0 ? x.sum * exp(off) : x.sum);
+        to[place(c.softmax, s.query_batch, h, row, 1)] =
+            (float)(held && off != 0 && x.sum != 0 ? x.sum * exp(off) : x.sum);
     }
 }
 

@@ -18,7 +18,8 @@ MHA_DEVICE row_facts facts_of(const general &c, const sequence &s, int h, int i)
     if (i >= s.queries) return {{0, 0}, 0, 0, 0, 0};
     const double *row = numbers_of_row(c, s, h, i);
     double sum = row[MHA_CUDA_ROW_SUM];
-    return {visible_keys(c, s, i), (float)row[MHA_CUDA_ROW_REFERENCE], sum != 0 ? (float)(1 / sum) : 0, (float)row[MHA_CUDA_ROW_DELTA],
+    return {visible_keys(c, s, i), (float)row[MHA_CUDA_ROW_REFERENCE], sum != 0 ? (float)(1 / sum) : 0,
+            (float)row[MHA_CUDA_ROW_DELTA],
             c.dlse.data ? load(c.dlse, place(c.dlse, s.query_batch, h, s.query_row + i, 0)) : 0};
 }
 
@@ -46,13 +47,13 @@ static __device__ __noinline__ meeting<double> exact_meeting(const general &c, c
 
 /* From q . k and dout . v. */
 template <bool PLAIN>
-MHA_DEVICE meeting<float> meet(const general &c, const sequence &s, int h, int i, int j, const row_facts &row, float dot, float dw,
-                               float kept)
+MHA_DEVICE meeting<float> meet(const general &c, const sequence &s, int h, int i, int j, const row_facts &row,
+                               float dot, float dw, float kept)
 {
     score<float> x;
     if (PLAIN) {
-        float y = rounded_product(c.scale, dot);
-        x.visible = j >= row.keys.low && j < row.keys.high, x.masked = isfinite(y) ? y : NAN, x.slope = 1;
+        x.visible = j >= row.keys.low && j < row.keys.high, x.slope = 1;
+        x.masked = held(rounded_product(c.scale, dot));
     } else x = score_of<float>(c, s, h, i, j, row.keys, dot);
     if (!x.visible) return {false, 0, 0, 0};
     float weight = expf(x.masked - row.reference) * row.inverse;
@@ -74,8 +75,8 @@ MHA_DEVICE void multiply_tile(const general &c, workspace &w, const sequence &s,
 
 /* Calls `use(a, b, meeting)` for the meetings of a thread in a tile. `rows` are in shared memory. */
 template <bool PLAIN, typename function>
-MHA_DEVICE void meet_tile(const general &c, const sequence &s, int h, int i, int j, const row_facts *rows, const tile_facts &t,
-                          function use)
+MHA_DEVICE void meet_tile(const general &c, const sequence &s, int h, int i, int j, const row_facts *rows,
+                          const tile_facts &t, function use)
 {
     int first = threadIdx.x % 16 * 4, line = threadIdx.x / 16 * 4;
 #pragma unroll
@@ -90,8 +91,8 @@ MHA_DEVICE void meet_tile(const general &c, const sequence &s, int h, int i, int
 }
 
 template <typename function>
-MHA_DEVICE void meet_all(const general &c, const sequence &s, int h, int i, int j, const row_facts *rows, const tile_facts &t,
-                         function use)
+MHA_DEVICE void meet_all(const general &c, const sequence &s, int h, int i, int j, const row_facts *rows,
+                         const tile_facts &t, function use)
 {
     if (is_plain(c) && !c.dropped) meet_tile<true>(c, s, h, i, j, rows, t, use);
     else meet_tile<false>(c, s, h, i, j, rows, t, use);
@@ -106,7 +107,8 @@ MHA_DEVICE void bring_facts(row_facts *rows, const general &c, const sequence &s
 /* ---- Rows ------------------------------------------------------------------------------------------------------- */
 
 /* dq of a row in float64, and its part of the slope's gradient. */
-MHA_DEVICE void finish_row_exactly(const general &c, workspace &w, const sequence &s, int h, int i, int first, int columns)
+MHA_DEVICE void finish_row_exactly(const general &c, workspace &w, const sequence &s, int h, int i, int first,
+                                   int columns)
 {
     range r = visible_keys(c, s, i);
     double sum = 0, slope = 0;
@@ -124,7 +126,8 @@ MHA_DEVICE void finish_row_exactly(const general &c, workspace &w, const sequenc
         __syncthreads();
         for (int n = 0; threadIdx.x < columns && n < min(THREADS, r.high - j); n++)
             if (w.careful[n] != 0)
-                sum += w.careful[n] * load(c.k, place(c.k, s.key_batch, h / c.share, s.key_row + j + n, first + threadIdx.x));
+                sum += w.careful[n] *
+                       load(c.k, place(c.k, s.key_batch, h / c.share, s.key_row + j + n, first + threadIdx.x));
     }
     slope = block_sum(w, slope);
     if (threadIdx.x < columns && c.dq.data)
@@ -184,7 +187,8 @@ template <int N> MHA_DEVICE void gradient_of_rows(const general &c, workspace &w
         tile_facts t;
         multiply_tile(c, w, s, h, i, j, t);
         meet_all(c, s, h, i, j, rows, t, [&](int a, int b, const meeting<float> &m) {
-            if (c.slopes.data && m.visible) slope[a] -= m.score * (float)llabs(i + 4 * y + a + s.offset - (j + 4 * x + b));
+            if (c.slopes.data && m.visible)
+                slope[a] -= m.score * (float)llabs(i + 4 * y + a + s.offset - (j + 4 * x + b));
             t.dots[a][b] = m.score * m.slope;
         });
         __syncthreads();
@@ -206,7 +210,8 @@ template <int N> MHA_DEVICE void gradient_of_rows(const general &c)
 /* ---- Keys ------------------------------------------------------------------------------------------------------- */
 
 /* dk and dv of a key in float64. */
-MHA_DEVICE void finish_key_exactly(const general &c, workspace &w, const sequence &s, int g, int j, int first, int columns)
+MHA_DEVICE void finish_key_exactly(const general &c, workspace &w, const sequence &s, int g, int j, int first,
+                                   int columns)
 {
     double dk = 0, dv = 0;
     int d = first + threadIdx.x;
@@ -219,12 +224,14 @@ MHA_DEVICE void finish_key_exactly(const general &c, workspace &w, const sequenc
             w.careful[threadIdx.x] = m.value;
             __syncthreads();
             for (int n = 0; threadIdx.x < columns && d < c.E && n < rows; n++)
-                if (w.careful[n] != 0) dv += w.careful[n] * load(c.dout, place(c.dout, s.query_batch, h, s.query_row + i + n, d));
+                if (w.careful[n] != 0)
+                    dv += w.careful[n] * load(c.dout, place(c.dout, s.query_batch, h, s.query_row + i + n, d));
             __syncthreads();
             w.careful[threadIdx.x] = m.score * m.slope;
             __syncthreads();
             for (int n = 0; threadIdx.x < columns && d < c.D && n < rows; n++)
-                if (w.careful[n] != 0) dk += w.careful[n] * load(c.q, place(c.q, s.query_batch, h, s.query_row + i + n, d));
+                if (w.careful[n] != 0)
+                    dk += w.careful[n] * load(c.q, place(c.q, s.query_batch, h, s.query_row + i + n, d));
         }
     int64_t row = s.key_row + j;
     if (threadIdx.x < columns && d < c.D && c.dk.data) store(c.dk, place(c.dk, s.key_batch, g, row, d), dk);
@@ -276,7 +283,8 @@ template <int N> MHA_DEVICE void gradient_of_keys(const general &c, workspace &w
         int g, j, first, h, i;
     } t;
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
-    if (threadIdx.x == 0) t.s = sequence_of(c, own.b), t.g = own.head, t.j = own.tile * TILE, t.first = own.slice * TILE * N;
+    if (threadIdx.x == 0)
+        t.s = sequence_of(c, own.b), t.g = own.head, t.j = own.tile * TILE, t.first = own.slice * TILE * N;
     __syncthreads();
     if (t.j >= t.s.keys) return;
     float dk[4][4 * N] = {}, dv[4][4 * N] = {};
@@ -295,7 +303,8 @@ template <int N> MHA_DEVICE void gradient_of_keys(const general &c, workspace &w
             __syncthreads();
 #pragma unroll
             for (int a = 0; a < 4; a++)
-                *(float4 *)&w.weights[4 * y + a][4 * x] = make_float4(m.dots[a][0], m.dots[a][1], m.dots[a][2], m.dots[a][3]);
+                *(float4 *)&w.weights[4 * y + a][4 * x] =
+                    make_float4(m.dots[a][0], m.dots[a][1], m.dots[a][2], m.dots[a][3]);
             if (t.first < c.E) multiply_weights<N>(w, dv, query_lines(c, c.dout, t.s, t.h, t.i), t.first, c.E);
             __syncthreads();
 #pragma unroll
@@ -356,7 +365,8 @@ MHA_DEVICE void gradient_of_bias(const general &c, workspace &w, const piece &ow
             if (!one_row) all = 0;
             for (int p = a; p < (one_row ? TILE / 2 : a + 1); p++)
                 for (int q = e; q < (one_key ? TILE : e + 1); q++) all += w.sums[p][q];
-            if (!one_row && i < t.size[2] && j < t.size[3]) ((float *)t.data)[place(t, own_b, own_h, i, j)] = (float)all;
+            if (!one_row && i < t.size[2] && j < t.size[3])
+                ((float *)t.data)[place(t, own_b, own_h, i, j)] = (float)all;
         }
     }
     if (one_row && threadIdx.x < columns && own_j + threadIdx.x < t.size[3])

@@ -4,49 +4,49 @@
 namespace
 {
 
-/* The weights of a tile of scores, relative to the largest so far, to shared memory as [key][row]; sums are updated.
- * Returns by what earlier results have to be multiplied. */
+/* The weights of a tile of scores, relative to the largest so far, to shared memory as [key][row]; sums are updated: NaN if float32
+ * does not hold a score. Returns by what earlier results have to be multiplied. */
 template <bool PLAIN>
-MHA_DEVICE void weigh(const general &c, workspace &w, const sequence &s, int h, int i, int j, float (&x)[4][4], float (&factor)[4])
+MHA_DEVICE void weigh(const general &c, workspace &w, const sequence &s, int h, int i, int j, float (&x)[4][4],
+                      float (&factor)[4])
 {
     int first = threadIdx.x % 16 * 4, line = threadIdx.x / 16 * 4;
 #pragma unroll
     for (int a = 0; a < 4; a++) {
-        int row = i + line + a;
-        float before = w.reference[line + a], top = -INFINITY, sum = 0;
-        bool visible[4], sees = false, lost = false;
-        range r = visible_to_row(c, s, row);
+        range r = w.keys[line + a];
+        float before = w.reference[line + a], own = -INFINITY, sum = 0;
 #pragma unroll
         for (int b = 0; b < 4; b++) {
             int key = j + first + b;
-            if (PLAIN) visible[b] = key >= r.low && key < r.high, x[a][b] = rounded_product(c.scale, x[a][b]);
+            bool visible = key >= r.low && key < r.high;
+            if (PLAIN) x[a][b] = rounded_product(c.scale, x[a][b]);
             else {
-                score<float> e = score_of<float>(c, s, h, row, key, r, x[a][b]);
-                visible[b] = e.visible, x[a][b] = e.masked;
+                score<float> e = score_of<float>(c, s, h, i + line + a, key, r, x[a][b]);
+                visible = e.visible, x[a][b] = e.masked;
             }
-            if (!visible[b]) continue;
-            sees = true;
-            lost = lost || !isfinite(x[a][b]);
-            top = fmaxf(top, x[a][b]);
+            x[a][b] = visible ? held(x[a][b]) : -INFINITY;
+            own = fmaxf(own, x[a][b]);
         }
-        top = fmaxf(before, line_max(top));
-        unsigned kept = PLAIN ? 15 : kept_of_four(c, s.b, h, row, j + first);
+        own = line_max(own);
+        float top = fmaxf(before, own), less = top == -INFINITY ? 0 : top;
+        unsigned kept = PLAIN ? 15 : kept_of_four(c, s.b, h, i + line + a, j + first);
         factor[a] = top == before ? 1 : expf(before - top);
 #pragma unroll
         for (int b = 0; b < 4; b++) {
-            x[a][b] = visible[b] ? expf(x[a][b] - top) : 0;
+            x[a][b] = expf(x[a][b] - less);
             sum += x[a][b];
             if (!PLAIN && c.dropped) x[a][b] = kept >> b & 1 ? x[a][b] * c.kept : 0;
         }
-        sum = line_sum(sum), sees = line_any(sees), lost = line_any(lost);
+        sum = line_sum(sum);
         __syncwarp();
         if (first != 0) continue;
         w.reference[line + a] = top, w.sum[line + a] = fmaf(w.sum[line + a], factor[a], sum);
-        w.sees[line + a] = w.sees[line + a] || sees, w.lost[line + a] = w.lost[line + a] || lost;
+        if (own > -INFINITY || sum != 0) w.sees[line + a] = true;
     }
     __syncthreads();
 #pragma unroll
-    for (int b = 0; b < 4; b++) *(float4 *)&w.weights[first + b][line] = make_float4(x[0][b], x[1][b], x[2][b], x[3][b]);
+    for (int b = 0; b < 4; b++)
+        *(float4 *)&w.weights[first + b][line] = make_float4(x[0][b], x[1][b], x[2][b], x[3][b]);
 }
 
 /* A row of results in float64: the columns of this block's slice. */
@@ -66,16 +66,19 @@ MHA_DEVICE void finish_exactly(const general &c, workspace &w, const sequence &s
         __syncthreads();
         for (int n = 0; threadIdx.x < columns && n < min(THREADS, r.high - j); n++)
             if (w.careful[n] != 0)
-                sum += w.careful[n] * load(c.v, place(c.v, s.key_batch, h / c.share, s.key_row + j + n, first + threadIdx.x));
+                sum += w.careful[n] *
+                       load(c.v, place(c.v, s.key_batch, h / c.share, s.key_row + j + n, first + threadIdx.x));
     }
     __syncthreads();
     if (threadIdx.x < columns)
-        store(c.out, place(c.out, s.query_batch, h, s.query_row + i, first + threadIdx.x), row.sum != 0 ? sum / row.sum : 0);
+        store(c.out, place(c.out, s.query_batch, h, s.query_row + i, first + threadIdx.x),
+              row.sum != 0 ? sum / row.sum : 0);
     if (threadIdx.x == 0 && first == 0) store_softmax(c, s, h, i, row);
 }
 
 template <int N>
-MHA_DEVICE void finish(const general &c, workspace &w, const sequence &s, int h, int i, int first, const float (&o)[4][4 * N])
+MHA_DEVICE void finish(const general &c, workspace &w, const sequence &s, int h, int i, int first,
+                       const float (&o)[4][4 * N])
 {
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
     __syncthreads();
@@ -83,7 +86,7 @@ MHA_DEVICE void finish(const general &c, workspace &w, const sequence &s, int h,
     for (int a = 0; a < 4; a++) {
         int n = 4 * y + a, row = i + n;
         float sum = w.sum[n];
-        bool sees = w.sees[n], lost = w.lost[n] || !(sum > 0 && sum < INFINITY);
+        bool sees = w.sees[n], lost = !(sum > 0 && sum < INFINITY);
 #pragma unroll
         for (int e = 0; e < 4 * N; e++) lost = lost || !isfinite(o[a][e]);
         lost = line_any(lost) && sees;
@@ -96,7 +99,8 @@ MHA_DEVICE void finish(const general &c, workspace &w, const sequence &s, int h,
             for (int b = 0; b < 4; b++) {
                 int e = first + TILE * k + 4 * x + b;
                 if (c.out.data && e < c.E)
-                    store(c.out, place(c.out, s.query_batch, h, s.query_row + row, e), sees ? o[a][4 * k + b] / sum : 0.0f);
+                    store(c.out, place(c.out, s.query_batch, h, s.query_row + row, e),
+                          sees ? o[a][4 * k + b] / sum : 0.0f);
             }
         if (x == 0 && first == 0)
             store_softmax(c, s, h, row, sees ? softmax{w.reference[n], sum} : softmax{-INFINITY, 0});
@@ -123,8 +127,9 @@ template <int N> MHA_DEVICE void forward(const general &c, workspace &w, const p
     if (t.i >= t.s.padded) return;
     if (threadIdx.x < TILE) {
         float sink = c.sinks.data ? load(c.sinks, place(c.sinks, 0, t.h, 0, 0)) : -INFINITY;
-        w.reference[threadIdx.x] = sink, w.sum[threadIdx.x] = sink != -INFINITY;
-        w.sees[threadIdx.x] = false, w.lost[threadIdx.x] = c.sinks.data && !(sink < INFINITY);
+        w.reference[threadIdx.x] = sink,
+        w.sum[threadIdx.x] = sink == -INFINITY ? 0 : 0 * sink + 1; /* NaN if it is not finite */
+        w.keys[threadIdx.x] = visible_to_row(c, t.s, t.i + threadIdx.x), w.sees[threadIdx.x] = false;
     }
     float o[4][4 * N] = {};
     for (int j = t.keys.low / TILE * TILE; j < t.keys.high; j += TILE) {
