@@ -52,6 +52,9 @@ typedef struct mha_backend {
     mha_status (*check_memory)(mha_context *ctx, mha_tensor t, const char *name);
     mha_status (*finish)(mha_context *ctx);
 
+    /* Whether calls go into a graph, to run later: what they fill is not there yet. Or NULL: they never do. */
+    bool (*is_recording)(mha_context *ctx);
+
     /* Copies of bytes from and to the host, in the order of the stream, finished when they return; and waiting for everything
      * before. NULL where the memory is the host's. */
     mha_status (*write)(mha_context *ctx, void *to, const void *from, size_t bytes);

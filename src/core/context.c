@@ -62,7 +62,8 @@ void mha_context_free(mha_context *ctx)
     mha_allocator allocator = ctx->allocator;
     if (ctx->backend->close) ctx->backend->close(ctx);
     mha_pool_end(ctx->pool);
-    mha_context_trim(ctx);
+    mha_memory_release(&ctx->block);
+    mha_memory_release(&ctx->room);
     allocator.release(allocator.user, ctx->self);
 }
 
@@ -78,7 +79,7 @@ size_t mha_context_scratch(const mha_context *ctx)
 
 void mha_context_trim(mha_context *ctx)
 {
-    if (!ctx) return;
+    if (!ctx || ctx->room.keeps) return;
     mha_memory_release(&ctx->block);
     mha_memory_release(&ctx->room);
     ctx->scratch = NULL;

@@ -71,6 +71,12 @@ static inline mha_memory mha_device_memory(const mha_context *ctx)
 /* Checks that a tensor that is given lies in memory of the context's device. */
 mha_status mha_check_memory(mha_context *ctx, mha_tensor t, const char *name);
 
+/* Whether calls go into a graph, to run later. */
+static inline bool mha_is_recording(mha_context *ctx)
+{
+    return ctx->backend->is_recording && ctx->backend->is_recording(ctx);
+}
+
 /* The end of a call that used operations without a status. */
 static inline mha_status mha_call_end(mha_context *ctx)
 {

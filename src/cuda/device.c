@@ -251,6 +251,16 @@ mha_status mha_cuda_read(mha_context *ctx, void *to, const void *from, size_t by
     return transfer(ctx, 0, to, (CUdeviceptr)(uintptr_t)from, NULL, bytes);
 }
 
+bool mha_cuda_is_recording(mha_context *ctx)
+{
+    const mha_cuda_device *d = mha_cuda_of(ctx);
+    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (mha_cuda_enter(ctx)) return false;
+    CUresult result = d->driver.cuStreamIsCapturing(d->stream, &capture);
+    mha_cuda_leave(ctx);
+    return !result && capture != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 mha_status mha_cuda_wait(mha_context *ctx) { return transfer(ctx, 0, NULL, 0, NULL, 0); }
 
 mha_status mha_cuda_reserve(mha_context *ctx, size_t bytes, char **base)

@@ -60,6 +60,7 @@ mha_status mha_cuda_check_memory(mha_context *ctx, mha_tensor t, const char *nam
 mha_status mha_cuda_write(mha_context *ctx, void *to, const void *from, size_t bytes);
 mha_status mha_cuda_read(mha_context *ctx, void *to, const void *from, size_t bytes);
 mha_status mha_cuda_wait(mha_context *ctx);
+bool mha_cuda_is_recording(mha_context *ctx);
 
 /* Scratch of so many bytes at `base`. */
 mha_status mha_cuda_reserve(mha_context *ctx, size_t bytes, char **base);

@@ -114,18 +114,6 @@ static void lay_loss(mha_cuda_loss *c, mha_arena *arena)
     MHA_TAKE(arena, c->right, c->rows);
 }
 
-static mha_status refuse_capture(mha_context *ctx)
-{
-    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-    const mha_cuda_device *d = mha_cuda_of(ctx);
-    TRY(mha_cuda_enter(ctx));
-    mha_status status = mha_cuda_check(ctx, d->driver.cuStreamIsCapturing(d->stream, &capture), "stream");
-    mha_cuda_leave(ctx);
-    if (!status && capture != CU_STREAM_CAPTURE_STATUS_NONE)
-        return mha_fail(ctx, MHA_UNSUPPORTED, "loss: waits for the GPU, so it cannot be captured in a graph");
-    return status;
-}
-
 mha_status mha_cuda_cross_entropy(mha_context *ctx, mha_loss *loss, mha_tensor dlogits, mha_tensor logits,
                                   mha_tensor labels, float smoothing)
 {
@@ -137,7 +125,8 @@ mha_status mha_cuda_cross_entropy(mha_context *ctx, mha_loss *loss, mha_tensor d
                        .smoothing = smoothing};
     mha_cuda_loss_sums sums;
     mha_arena measure = {0}, arena = {0};
-    TRY(refuse_capture(ctx));
+    if (mha_cuda_is_recording(ctx))
+        return mha_fail(ctx, MHA_UNSUPPORTED, "loss: waits for the GPU, so it cannot be captured in a graph");
     lay_loss(&c, &measure);
     TRY(mha_cuda_scratch_for(ctx, (int64_t)measure.used, 1, &arena.base));
     lay_loss(&c, &arena);

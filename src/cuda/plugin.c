@@ -18,6 +18,7 @@ static const mha_backend backend = {
     .attention_stats = mha_cuda_stats_call,
     .check_memory = mha_cuda_check_memory,
     .finish = mha_cuda_finish,
+    .is_recording = mha_cuda_is_recording,
     .write = mha_cuda_write,
     .read = mha_cuda_read,
     .wait = mha_cuda_wait,

@@ -16,7 +16,7 @@ static mha_status keep_matrix(mha_context *ctx, mha_packed *packed, mha_tensor m
     TRY(mha_memory_reserve(ctx, &packed->block, bytes + MHA_ALIGNMENT));
     packed->matrix = mha_tensor_2d(packed->block.start, matrix.type, matrix.size[0], matrix.size[1]);
     ctx->backend->copy(ctx, packed->matrix, matrix, false);
-    packed->backend = ctx->backend;
+    packed->backend = mha_is_recording(ctx) ? NULL : ctx->backend;
     packed->isa = ctx->isa;
     return MHA_OK;
 }

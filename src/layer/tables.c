@@ -101,6 +101,6 @@ mha_status mha_layer_tables(mha_context *ctx, mha_layer *layer, int64_t position
     *sin = mha_tensor_2d(start ? start + positions * pairs : NULL, MHA_FLOAT32, positions, pairs);
     if (layer->tabulated) return MHA_OK;
     TRY(mha_rotary_fill(ctx, *cos, *sin, mha_layer_frequencies(layer)));
-    layer->tabulated = !ctx->rehearsing; /* a rehearsal only reserves */
+    layer->tabulated = !ctx->rehearsing && !mha_is_recording(ctx); /* a rehearsal only reserves */
     return MHA_OK;
 }

@@ -279,6 +279,52 @@ TEST(caches)
 
 /* ---- Graphs, and what is refused -------------------------------------------------------------------------------- */
 
+/* The first call of a frozen layer is captured: what it copies once is there for the next call, which runs before the graph. */
+TEST(the_first_call_is_captured)
+{
+    enum { B = 2, T = 24 };
+    both c;
+    char why[100];
+    rng r = rng_make(seed(), 8);
+    if (!gpu_open(why, sizeof why)) {
+        not_given(why);
+        return;
+    }
+    for (int n = 0; n < KINDS; n++) {
+        kind k = kind_of(n);
+        layers l;
+        void *stream = gpu_stream_make();
+        if (!both_start(&c, stream)) return;
+        if (layers_make(&l, &c, &k.options)) {
+            numbers x = numbers_make(B * T * k.options.width, &r),
+                    y = numbers_make(B * T * mha_layer_shape(l.gpu)->out_width, NULL);
+            mha_layer_inputs there = {.query = numbers_view(&x, true, B, T)},
+                             here = {.query = numbers_view(&x, false, B, T)};
+            mha_tensor out = numbers_view(&y, true, B, T);
+            mha_layer_freeze(l.gpu, true);
+            gpu_capture_begin(stream);
+            both_fine(c.gpu, mha_layer_forward(c.gpu, l.gpu, out, NULL, &there, NULL, NULL), k.name);
+            void *graph = gpu_capture_end(stream);
+            mha_context_trim(c.gpu); /* leaves what the graph needs */
+            both_fine(c.cpu, mha_layer_forward(c.cpu, l.cpu, numbers_view(&y, false, B, T), NULL, &here, NULL, NULL),
+                      k.name);
+            for (int round = 0; round < 3; round++) {
+                gpu_poison(y.device, (size_t)y.count * sizeof(float));
+                if (round == 1) gpu_replay(graph, stream);
+                else both_fine(c.gpu, mha_layer_forward(c.gpu, l.gpu, out, NULL, &there, NULL, NULL), k.name);
+                gpu_wait();
+                numbers_check(&y, k.bound, round == 1 ? "the graph's result" : "the result", k.name);
+            }
+            gpu_graph_free(graph);
+            numbers_free(&x);
+            numbers_free(&y);
+        }
+        layers_free(&l);
+        both_stop(&c);
+        gpu_stream_free(stream);
+    }
+}
+
 /* A training step as a graph, on new inputs. Scratch, room and tape have their size by then. */
 TEST(graphs)
 {
