@@ -126,7 +126,7 @@ target_sources(test_cuda_plan PRIVATE ${PROJECT_SOURCE_DIR}/src/cuda/plan.c
   ${PROJECT_SOURCE_DIR}/src/cuda/attention/names.c ${PROJECT_SOURCE_DIR}/src/cuda/attention/small_plan.c)
 if(TARGET mha_cuda)
   # The plug-in on a GPU. It uses no more than it needs, so that this target alone is built quickly.
-  foreach(program test_cuda test_cuda_finite test_cuda_layer test_cuda_often test_cuda_product test_cuda_small)
+  foreach(program test_cuda test_cuda_edges test_cuda_finite test_cuda_layer test_cuda_often test_cuda_product test_cuda_small)
     add_executable(${program} cuda/${program}.c cuda/calls.c cuda/gpu.c support/numbers.c)
     target_include_directories(${program} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
     target_include_directories(${program} SYSTEM PRIVATE ${MHA_CUDA_INCLUDE})
@@ -172,9 +172,10 @@ if(TARGET mha_cuda)
       set_tests_properties(cuda_host_${name} PROPERTIES ENVIRONMENT
         "MHA_BACKEND=cuda;MHA_FAKE_GPU=new;MHA_SAMPLE=20;LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_fake_driver>")
     endforeach()
+    set(words_of_edges layouts launch) # what lies in device memory is kept within limits by kernels
     set(words_of_stats any_number softmax) # what needs no kernel with options
     set(words_of_options any_combination_of_options any_combination_of_maps any_mask_and_dropout any_bias windows_alone few_rows gradients)
-    foreach(name layer options product small stats) # in memory of the fake GPU
+    foreach(name edges layer options product small stats) # in memory of the fake GPU
       add_test(NAME cuda_host_${name}_memory COMMAND test_cuda_${name} ${words_of_${name}})
       mha_label(cuda_host_${name}_memory host)
       set_tests_properties(cuda_host_${name}_memory PROPERTIES ENVIRONMENT
@@ -187,7 +188,7 @@ if(TARGET mha_cuda)
   add_dependencies(example_cuda mha_cuda)
   file(GLOB gpus /dev/nvidia[0-9]*)
   if(gpus AND as_shipped)
-    foreach(program cuda cuda_finite cuda_layer cuda_often cuda_options cuda_product cuda_small cuda_stats)
+    foreach(program cuda cuda_edges cuda_finite cuda_layer cuda_often cuda_options cuda_product cuda_small cuda_stats)
       add_test(NAME ${program} COMMAND test_${program})
       mha_label(${program} cuda)
     endforeach()

@@ -1,6 +1,7 @@
 /* Calls of attention on a GPU: checks, scratch, the choice of kernels, plans. Everything is checked and reserved before the
  * first launch. */
 #include "cuda/attention.h"
+#include "cuda/attention/layout.h"
 #include "cuda/attention/small_plan.h"
 #include "cuda/decode.h"
 #include "cuda/device.h"
@@ -28,9 +29,14 @@ static mha_cuda_forward_path *forward_path(const mha_problem *p)
 static mha_status run_forward(const mha_problem *p)
 {
     mha_arena measure = {0}, arena;
-    TRY(forward_path(p)(p, &measure, false));
+    mha_problem own = mha_cuda_laid_out(p, &measure);
+    mha_cuda_forward_path *path = forward_path(&own);
+    TRY(path(&own, &measure, false));
     TRY(reserve(p->ctx, &measure, &arena));
-    return forward_path(p)(p, &arena, true);
+    own = mha_cuda_laid_out(p, &arena);
+    TRY(mha_cuda_copy_in(p, &own));
+    TRY(path(&own, &arena, true));
+    return mha_cuda_copy_out(p, &own);
 }
 
 mha_status mha_cuda_forward_call(const mha_problem *p)
@@ -97,18 +103,26 @@ static mha_status clear_gradients(mha_gradient_call *own)
     return MHA_OK;
 }
 
-static mha_status run_backward(const mha_gradient_call *call)
+static mha_status run_backward(const mha_gradient_call *call, mha_cuda_backward_path *path, mha_arena *arena)
 {
-    mha_context *ctx = call->problem.ctx;
-    mha_arena measure = {0}, arena;
-    mha_gradient_call own = with_own_gradients(call, &measure);
-    TRY(backward_path(call)(&own, &measure, false));
-    TRY(reserve(ctx, &measure, &arena));
-    own = with_own_gradients(call, &arena);
-    if (!call->gradients.accumulate) return backward_path(call)(&own, &arena, true);
+    mha_gradient_call own = with_own_gradients(call, arena);
+    if (!call->gradients.accumulate) return path(&own, arena, true);
     TRY(clear_gradients(&own));
-    TRY(backward_path(call)(&own, &arena, true));
+    TRY(path(&own, arena, true));
     return add_gradients(call, &own);
+}
+
+static mha_status lay_and_run_backward(const mha_gradient_call *call)
+{
+    mha_arena measure = {0}, arena;
+    mha_gradient_call laid = mha_cuda_laid_out_backward(call, &measure), own = with_own_gradients(&laid, &measure);
+    mha_cuda_backward_path *path = backward_path(&laid);
+    TRY(path(&own, &measure, false));
+    TRY(reserve(call->problem.ctx, &measure, &arena));
+    laid = mha_cuda_laid_out_backward(call, &arena);
+    TRY(mha_cuda_copy_in_backward(call, &laid));
+    TRY(run_backward(&laid, path, &arena));
+    return mha_cuda_copy_out_backward(call, &laid);
 }
 
 mha_status mha_cuda_backward_call(const mha_gradient_call *call)
@@ -116,7 +130,7 @@ mha_status mha_cuda_backward_call(const mha_gradient_call *call)
     mha_context *ctx = call->problem.ctx;
     TRY(mha_cuda_check_sizes(&call->problem));
     TRY(mha_cuda_enter(ctx));
-    mha_status status = run_backward(call);
+    mha_status status = lay_and_run_backward(call);
     mha_cuda_leave(ctx);
     return status;
 }
@@ -182,12 +196,29 @@ static mha_attention_plan describe(const mha_problem *p, const mha_cuda_plan *pl
     return a;
 }
 
-mha_status mha_cuda_explain(const mha_problem *p, mha_attention_plan *to)
+/* Adds a clause to the reason. */
+static void add_why(mha_attention_plan *to, const char *clause)
+{
+    size_t used = strlen(to->why);
+    snprintf(to->why + used, sizeof to->why - used, "; %s", clause);
+}
+
+/* Of a call that is copied because of `obstacle`. */
+static void add_copies(mha_attention_plan *to, const char *obstacle)
+{
+    char clause[sizeof to->why];
+    snprintf(clause, sizeof clause, "dense copies because of %s", obstacle);
+    add_why(to, clause);
+}
+
+mha_status mha_cuda_explain(const mha_problem *call, mha_attention_plan *to)
 {
     mha_arena measure = {0};
     mha_cuda_plan plan;
+    TRY(mha_cuda_check_sizes(call));
+    const mha_problem laid = mha_cuda_laid_out(call, &measure), *p = &laid;
+    bool copied = measure.used > 0;
     const char *obstacle = mha_cuda_obstacle(p);
-    TRY(mha_cuda_check_sizes(p));
     TRY(forward_path(p)(p, &measure, false));
     if (!mha_cuda_small_obstacle(p)) *to = describe_small(p, false);
     else if (!mha_cuda_decode_obstacle(p)) *to = describe_decode(p);
@@ -198,31 +229,32 @@ mha_status mha_cuda_explain(const mha_problem *p, mha_attention_plan *to)
         *to = describe(p, &plan, plan.tiles < processors ? plan.tiles : processors);
     }
     to->scratch_bytes = measure.used;
+    if (copied) add_copies(to, mha_cuda_obstacle(call));
     return MHA_OK;
 }
 
 mha_status mha_cuda_explain_backward(const mha_gradient_call *call, mha_attention_plan *to)
 {
-    const mha_problem *p = &call->problem;
     mha_arena measure = {0};
     mha_cuda_plan plan;
-    const char *obstacle = mha_cuda_obstacle_backward(call);
-    TRY(mha_cuda_check_sizes(p));
-    mha_gradient_call own = with_own_gradients(call, &measure);
-    TRY(backward_path(call)(&own, &measure, false));
+    TRY(mha_cuda_check_sizes(&call->problem));
+    const mha_gradient_call laid = mha_cuda_laid_out_backward(call, &measure);
+    const mha_problem *p = &laid.problem;
+    bool copied = measure.used > 0;
+    const char *obstacle = mha_cuda_obstacle_backward(&laid);
+    mha_gradient_call own = with_own_gradients(&laid, &measure);
+    TRY(backward_path(&laid)(&own, &measure, false));
     if (measure.too_large) return mha_fail(p->ctx, MHA_TOO_LARGE, "q, k: need more scratch than there is memory");
     if (obstacle) *to = describe_general(p, obstacle, true);
-    else if (!mha_cuda_small_obstacle_backward(call)) *to = describe_small(p, true);
+    else if (!mha_cuda_small_obstacle_backward(&laid)) *to = describe_small(p, true);
     else {
         mha_cuda_plan_backward(&plan, p);
         *to = describe(p, &plan, plan.tiles);
     }
     to->scratch_bytes = measure.used;
-    size_t used = strlen(to->why);
+    if (copied) add_copies(to, mha_cuda_obstacle_backward(call));
     if (!obstacle && own.dbias.rank && !mha_cuda_bias_launches(&own))
-        snprintf(to->why + used, sizeof to->why - used, "; the gradient of a shared bias in general kernels");
-    used = strlen(to->why);
-    if (!p->extras.softmax.rank)
-        snprintf(to->why + used, sizeof to->why - used, "; no softmax is given: another forward pass");
+        add_why(to, "the gradient of a shared bias in general kernels");
+    if (!p->extras.softmax.rank) add_why(to, "no softmax is given: another forward pass");
     return MHA_OK;
 }

@@ -163,7 +163,7 @@ static const char *options_obstacle_backward(const mha_problem *p)
 }
 
 /* The copy engine takes rows of 16-bit numbers, in steps of 16 bytes. */
-static const char *view_obstacle(const mha_problem *p, mha_tensor t)
+const char *mha_cuda_view_obstacle(const mha_problem *p, mha_tensor t)
 {
     enum { STEP = 8 }; /* elements of 16 bytes */
     const int64_t most = (INT64_C(1) << 40) / 2;
@@ -184,7 +184,7 @@ static const char *views_obstacle(const mha_problem *p)
 {
     const mha_tensor all[] = {p->q, p->k, p->v, p->out};
     const char *why = NULL;
-    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
+    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = mha_cuda_view_obstacle(p, all[n]);
     return why;
 }
 
@@ -219,7 +219,7 @@ const char *mha_cuda_obstacle_backward(const mha_gradient_call *call)
     if (!why && (!can_fill(p->D, 256) || !can_fill(p->E, 256))) why = "widths that are not multiples of 8 up to 256";
     if (!why) why = options_obstacle_backward(p);
     if (!why && !p->extras.softmax.rank) why = mha_cuda_obstacle(p); /* of the other forward pass */
-    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
+    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = mha_cuda_view_obstacle(p, all[n]);
     return why ? why : first_of(others, sizeof others / sizeof *others);
 }
 
@@ -227,7 +227,7 @@ const char *mha_cuda_decode_obstacle(const mha_problem *p)
 {
     const mha_tensor all[] = {p->k, p->v};
     const char *why = NULL;
-    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
+    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = mha_cuda_view_obstacle(p, all[n]);
     const obstacle others[] = {
         {mha_arena_times(p->share, p->Tq) > MHA_CUDA_DECODE_ROWS, "more than 16 rows"},
         {p->q.type == MHA_FLOAT32, "float32"},
@@ -243,7 +243,7 @@ const char *mha_cuda_stats_obstacle(const mha_problem *p)
     const mha_attention_options *o = &p->options;
     const mha_tensor all[] = {p->q, p->k};
     const char *why = NULL;
-    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = view_obstacle(p, all[n]);
+    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = mha_cuda_view_obstacle(p, all[n]);
     const obstacle others[] = {{o->mask.rank > 0, "mask"},
                                {o->bias.rank > 0, "bias"},
                                {o->softcap > 0, "softcap"},

@@ -86,6 +86,9 @@ const char *mha_cuda_brief_name(int type, int width, mha_cuda_kind kind, mha_cud
 const char *mha_cuda_obstacle(const mha_problem *p);
 const char *mha_cuda_obstacle_backward(const mha_gradient_call *call);
 
+/* The same of a tensor: its type, strides and address. */
+const char *mha_cuda_view_obstacle(const mha_problem *p, mha_tensor t);
+
 /* The same for the decode kernels. */
 const char *mha_cuda_decode_obstacle(const mha_problem *p);
 

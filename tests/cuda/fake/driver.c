@@ -3,7 +3,7 @@
  * where the real driver is: a context must be current, allocation during a capture needs the relaxed mode, tensor maps have
  * their alignments and limits, shared memory over 48 KiB must be asked for. At the end of the process nothing may be left.
  *
- * MHA_FAKE_GPU=none: there is no GPU; old: one of compute capability 8.0. */
+ * MHA_FAKE_GPU=none: there is no GPU; old: one of compute capability 8.0. MHA_FAKE_REFUSES: no kernel can be launched. */
 #include "cuda/fake/kernels.h"
 
 #include <stdio.h>
@@ -340,6 +340,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction functi
                      .early = config->numAttrs};
     CUstream stream = config->hStream;
     if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (getenv("MHA_FAKE_REFUSES")) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     if (!l.blocks || config->gridDimY != 1 || config->gridDimZ != 1 || config->blockDimY != 1 ||
         config->blockDimZ != 1 || l.threads > 1024 || extra)
         return complain(function->name, "blocks or threads");
