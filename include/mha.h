@@ -185,7 +185,8 @@ MHA_API const char *mha_context_error(const mha_context *ctx);
 
 /* Describes a device in one line of `text`, cut to `size` bytes: "cpu", "cuda" or "cuda:N", as in mha_context_options.
  * Where a context for it cannot be made, the line says why. Any thread.
- * Returns MHA_OK, MHA_BAD_ARGUMENT (text is NULL), MHA_NO_DEVICE or MHA_DEVICE_ERROR. */
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (text is NULL), MHA_NO_DEVICE, MHA_UNSUPPORTED (it is there, but the kernels need another
+ * one) or MHA_DEVICE_ERROR. */
 MHA_API mha_status mha_device_describe(const char *device, char *text, size_t size);
 
 /* Memory of the context's device, for programs that do not bring their own:

@@ -132,20 +132,24 @@ static void put_wrapped(const term *t, const char *what, const char *text)
     }
 }
 
-/* The line about GPU n, and whether it is there. */
-static bool find_gpu(int n, char *name, size_t name_room, char *line, size_t line_room)
+/* The line about GPU n: MHA_UNSUPPORTED if it is there and cannot be used, and then the line says why. */
+static mha_status find_gpu(int n, char *name, size_t name_room, char *line, size_t line_room)
 {
     snprintf(name, name_room, "cuda:%d", n);
-    return mha_device_describe(name, line, line_room) == MHA_OK;
+    return mha_device_describe(name, line, line_room);
 }
 
-/* The GPUs that can be used, or why there is none. */
+/* All GPUs, or why there is none. */
 static void put_gpus(const term *t)
 {
     char name[32], line[400];
-    int n = 0;
-    for (; find_gpu(n, name, sizeof name, line, sizeof line); n++) put_wrapped(t, name, line);
-    if (!n) put_wrapped(t, "gpu", strncmp(line, "device: ", 8) == 0 ? line + 8 : line);
+    mha_status status;
+    for (int n = 0;; n++) {
+        status = find_gpu(n, name, sizeof name, line, sizeof line);
+        bool there = !status || status == MHA_UNSUPPORTED;
+        if (there || !n) put_wrapped(t, there ? name : "gpu", strncmp(line, "device: ", 8) == 0 ? line + 8 : line);
+        if (!there) return;
+    }
 }
 
 static void put_isa(const term *t, const machine *m, mha_isa isa)
@@ -182,16 +186,24 @@ static void put_text(const machine *m)
     else printf("\n  %s is the best available instruction set; MHA_ISA=NAME selects another.\n", m->isa);
 }
 
+/* The reason is that of the first GPU, or of there being none; null if one can be used. */
 static void put_json_gpus(void)
 {
-    char name[32], line[400], quoted[900];
-    int n = 0;
+    char name[32], line[400], reason[400] = "", quoted[900];
+    mha_status status = MHA_OK;
+    bool used = false;
     fputs("  \"gpus\": [", stdout);
-    for (; find_gpu(n, name, sizeof name, line, sizeof line); n++) {
-        printf("%s\n    {\"device\": %s, ", n ? "," : "", nn_json_quote(quoted, sizeof quoted, name));
-        printf("\"description\": %s}", nn_json_quote(quoted, sizeof quoted, line));
+    for (int n = 0; status == MHA_OK || status == MHA_UNSUPPORTED; n++) {
+        status = find_gpu(n, name, sizeof name, line, sizeof line);
+        used = used || !status;
+        if (!n) snprintf(reason, sizeof reason, "%s", line);
+        if (status && status != MHA_UNSUPPORTED) fputs(n ? "\n  " : "", stdout);
+        else {
+            printf("%s\n    {\"device\": %s, ", n ? "," : "", nn_json_quote(quoted, sizeof quoted, name));
+            printf("\"%s\": %s}", status ? "reason" : "description", nn_json_quote(quoted, sizeof quoted, line));
+        }
     }
-    printf("%s],\n  \"gpu_reason\": %s,\n", n ? "\n  " : "", n ? "null" : nn_json_quote(quoted, sizeof quoted, line));
+    printf("],\n  \"gpu_reason\": %s,\n", used ? "null" : nn_json_quote(quoted, sizeof quoted, reason));
 }
 
 static void put_json(const machine *m)

@@ -157,7 +157,7 @@ mha_status mha_cuda_device_open(mha_context *ctx, int ordinal, void *stream)
     mha_cuda_driver driver;
     mha_status status = mha_cuda_driver_open(&driver, ctx->error, sizeof ctx->error);
     if (!status) status = mha_cuda_describe(&driver, ordinal, ctx->error, sizeof ctx->error);
-    if (status) return status;
+    if (status) return status == MHA_UNSUPPORTED ? MHA_NO_DEVICE : status;
     mha_succeed(ctx);
     mha_cuda_device *d = ctx->allocator.allocate(ctx->allocator.user, sizeof *d + MHA_ALIGNMENT);
     if (!d) return mha_fail(ctx, MHA_NO_MEMORY, "allocator: has no memory for a context");

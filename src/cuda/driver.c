@@ -82,7 +82,7 @@ mha_status mha_cuda_describe(const mha_cuda_driver *driver, int ordinal, char *t
     if (major != 9 || minor != 0) {
         snprintf(text, size, "device: cuda:%d, %s, has compute capability %d.%d; the kernels need 9.0", ordinal, name,
                  major, minor);
-        return MHA_NO_DEVICE;
+        return MHA_UNSUPPORTED;
     }
     snprintf(text, size, "%s, compute capability %d.%d, %d multiprocessors, %.0f GiB", name, major, minor,
              attribute(driver, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT), (double)bytes / (1 << 30));

@@ -22,6 +22,9 @@ said() {
 
 said a_gpu new '{"device": "cuda:0", "description": "Fake GPU, compute capability 9.0, 4 multiprocessors, 0 GiB"}'
 said no_gpu none '"gpu_reason": "device: cuda: this machine has no GPU"'
+said a_gpu_behind_an_old_one two '{"device": "cuda:1", "description": "Fake GPU, compute capability 9.0'
+said an_old_gpu_before_it two '{"device": "cuda:0", "reason": "device: cuda:0, Fake GPU, has compute capability 8.0; the kernels need 9.0"}'
+said no_reason_then two '"gpu_reason": null'
 said an_old_gpu old 'device: cuda:0, Fake GPU, has compute capability 8.0; the kernels need 9.0'
 
 log=$(mktemp) || exit 1

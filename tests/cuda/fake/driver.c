@@ -3,7 +3,7 @@
  * where the real driver is: a context must be current, allocation during a capture needs the relaxed mode, tensor maps have
  * their alignments and limits, shared memory over 48 KiB must be asked for. At the end of the process nothing may be left.
  *
- * MHA_FAKE_GPU=none: there is no GPU; old: one of compute capability 8.0. MHA_FAKE_REFUSES: no kernel can be launched. */
+ * MHA_FAKE_GPU=none: there is no GPU; old: one of compute capability 8.0; two: that and a new one. MHA_FAKE_REFUSES: no kernel can be launched. */
 #include "cuda/fake/kernels.h"
 
 #include <stdio.h>
@@ -90,29 +90,34 @@ EXPORT CUresult cuGetErrorString(CUresult error, const char **text)
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuDeviceGetCount(int *count) { return *count = 1, CUDA_SUCCESS; }
+enum { FIRST = 7 }; /* the number of the first GPU */
+
+static bool is_there(CUdevice device) { return device >= FIRST && device <= FIRST + is("two"); }
+
+EXPORT CUresult cuDeviceGetCount(int *count) { return *count = 1 + is("two"), CUDA_SUCCESS; }
 
 EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
-    *device = 7;
-    return ordinal ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+    *device = FIRST + ordinal;
+    return is_there(*device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 EXPORT CUresult cuDeviceGetName(char *name, int size, CUdevice device)
 {
     snprintf(name, (size_t)size, "Fake GPU");
-    return device == 7 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return is_there(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice device)
 {
-    *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR  ? (is("old") ? 8 : 9)
+    *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+                 ? (is("old") || (is("two") && device == FIRST) ? 8 : 9)
              : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT    ? FAKE_PROCESSORS
              : which == CU_DEVICE_ATTRIBUTE_CLOCK_RATE              ? 1000000 /* kHz */
              : which == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE       ? 500000
              : which == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH ? 64
                                                                     : 0;
-    return device == 7 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return is_there(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 EXPORT CUresult cuDeviceGetPCIBusId(char *id, int size, CUdevice device)
@@ -125,7 +130,7 @@ EXPORT CUresult cuDeviceGetPCIBusId(char *id, int size, CUdevice device)
 EXPORT CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device)
 {
     *bytes = ALL;
-    return device == 7 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return is_there(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
