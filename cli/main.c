@@ -25,7 +25,7 @@ static const struct {
     {"tokenize", "split a text into tokens, or ids back to text; train BPE", cmd_tokenize},
     {"transcribe", "write down what is said in WAV files", cmd_transcribe},
     {"explain", "compute attention step by step on a sentence", cmd_explain},
-    {"info", "show version, processor and instruction sets", cmd_info},
+    {"info", "show version, processor, GPUs and instruction sets", cmd_info},
     {"bench", "verify and time attention on common shapes", cmd_bench},
     {"layer", "run an attention layer from a file on inputs from a file", cmd_layer},
     {"conformance", "run conformance cases: ONNX operators, tokenizers", cmd_conformance},
@@ -59,7 +59,7 @@ static void help(FILE *out)
           "                               the words of a sound file\n"
           "  mha explain --text \"the cat sat on the mat\"\n"
           "                               attention on a sentence, with every number\n"
-          "  mha info --json              processor and instruction sets, as JSON\n"
+          "  mha info --json              processor, GPUs and instruction sets, as JSON\n"
           "  mha bench --shape bert_base  time attention here, beside OpenBLAS\n"
           "  mha layer L.safetensors X.safetensors -o Y.safetensors\n"
           "                               run a layer that PyTorch saved on inputs\n"

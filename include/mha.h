@@ -45,8 +45,8 @@
  * The library never prints, exits or aborts, keeps no mutable global state, and validates before it writes: a call that
  * returns anything but MHA_OK has written nothing but the context's error text. Results are the same bits for any
  * number of threads, and what a sequence gets depends neither on the other sequences of its batch nor on padding.
- * (Between instruction sets, and between a sequence of a few queries and the same queries in a longer one, results
- * differ by rounding.) */
+ * (Between instruction sets, between a sequence of a few queries and the same queries in a longer one, and on a GPU
+ * between kernels, results differ by rounding.) */
 #ifndef MHA_H
 #define MHA_H
 
@@ -147,29 +147,45 @@ typedef struct mha_context_options {
 /* MHA_CONTEXT_DEFAULTS for programs that cannot use the macro: fills the first `size` bytes, which say so. */
 MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
 
-/* "cuda:N" is NVIDIA GPU N, of compute capability 9.0 (Hopper), and "cuda" the first one. It needs NVIDIA's driver and
- * libmha-cuda.so, beside libmha.so or where the loader looks; MHA_NO_DEVICE says what is missing. The data of tensors is
- * memory of the GPU, from mha_device_allocate or any other allocator: host pointers are refused. Calls return when their
- * kernels are in the stream, never wait, and can be captured in a CUDA graph, which is then replayed in the order of the
- * stream and before the context is freed: its scratch on the GPU grows, and stays until then. All calls of this header and of
- * mha_ops.h work there and take everything that they take on the CPU, but for packed matrices, which return
- * MHA_UNSUPPORTED; only mha_cross_entropy, whose result is the host's, and the functions for memory below wait.
+/* "cuda:N" is NVIDIA GPU N, of compute capability 9.0 (Hopper), and "cuda" is cuda:0. It needs NVIDIA's driver and
+ * libmha-cuda.so, beside libmha.so or where the loader looks; MHA_NO_DEVICE says what is missing. Streams and memory are
+ * those of the GPU's primary context, which CUDA's runtime uses, too, and a NULL stream is the legacy default one; `isa`
+ * must be NULL. The data of tensors is memory of the GPU, from mha_device_allocate or any other allocator: host pointers
+ * are refused. All calls of this header and of mha_ops.h work there and take everything that they take on the CPU, but
+ * for packed matrices, which return MHA_UNSUPPORTED.
+ *
+ * Calls return when their kernels are in the stream, and do not wait: only mha_context_create, mha_cross_entropy, whose
+ * result is the host's, the functions for memory below, and those that free something do. A call that CUDA refuses
+ * returns MHA_DEVICE_ERROR and its reason. The next one may work, unless CUDA keeps the error for the whole process, as it
+ * does when a kernel has failed.
+ *
+ * Calls can be captured in a CUDA graph, the first one, too. It is replayed in the order of the stream, and before the
+ * context, layers, tapes and caches of its calls are freed: scratch on the GPU grows, and stays until then, so that
+ * mha_context_trim leaves it. What is counted on the host, the lengths of a cache, does not grow with a replay.
  *
  * Layers, tapes and caches that are made with such a context lie on the GPU; they may outlive it, and contexts of another
  * device refuse them. A block of parameters or gradients, and all tensors, are memory of the GPU; only the lengths of a
  * cache's rows and the arguments that are plain pointers to integers or bools are the host's. A layer with query_starts
- * writes zeros to rows of `out` that belong to no sequence.
+ * writes zeros to rows of `out` that belong to no sequence. Offsets, lengths, starts, positions and ids are not checked,
+ * because that would have to wait for the GPU: the kernels keep them within the tensors, masks, maps and tables that they
+ * refer to.
  *
- * Attention in bfloat16 and float16 (all tensors alike) with D and E that are multiples of 8 up to 256 and scale > 0 runs
- * on tensor cores if the last stride is 1 and the others and addresses are multiples of 16 bytes: forward with all
- * options, unless weights or scores are asked for; backward with all options, unless a gradient of slopes or sinks, or
- * importance is asked for, or dlse is given; a bias that heads, rows or keys share has its gradient from general kernels.
- * Decoding, up to 16 rows of all query heads that share a key head, has kernels of its own for these types and widths, with
- * any scale and any strides of q and out, unless there is dropout. Statistics of queries and keys run on tensor cores with
- * D of 64 or 128, unless there is a mask, bias, softcap or slope, but for heatmap, sets, top_weights, top_keys and
- * distances on a grid. Anything else runs in general kernels, in float32. Products of two bfloat16 or two float16 factors
- * run on tensor cores, others in float32. dQ is summed there with 26 to 28 bits of |dO| max |V| max |K| of its row and head. Offsets, lengths, starts, positions and ids are not checked, because that would have to wait for the GPU: the kernels keep them within the tensors, masks,
- * maps and tables that they refer to. */
+ * Attention in bfloat16 and float16 (all tensors alike) with D and E that are multiples of 8 up to 256 and a scale above 0
+ * and below 1e30 runs on tensor cores: forward with all options, unless weights or scores are asked for; backward with all
+ * options, unless a gradient of slopes or sinks, or importance is asked for, dlse is given, or a layer adds keys; a bias
+ * that heads, rows or keys share has its gradient from general kernels. The kernels take tensors whose last stride is 1 and
+ * whose other strides and addresses are positive multiples of 16 bytes. Others, broadcast ones among them, are first copied
+ * to scratch, and results from there, as mha_attention_explain says: where that is done often, another layout is faster.
+ * Calls with up to 16 rows of all query heads that share a key head (decoding) have kernels of their own for these types
+ * and widths, with any scale and any strides of q and out, unless there is dropout or weights or scores are asked for.
+ * Statistics of queries and keys run on tensor cores with D of 64 or 128, unless there is a mask, bias, softcap or slope,
+ * but for heatmap, sets, top_weights, top_keys and distances on a grid. Anything else runs in general kernels, in float32.
+ * Products of two bfloat16 or two float16 factors run on tensor cores, others in float32.
+ *
+ * Results are the same bits on every run and for any number of multiprocessors, and do not depend on other sequences of the
+ * batch. Types, sizes of tensors and options choose the kernel; between kernels, such as those of a call with and without
+ * lengths, results differ by rounding. Backward kernels on tensor cores add up dQ in integers where there are more than 512
+ * rows or keys, or options: it has 26 to 28 bits of |dO| max |V| max |K| of its row and head. */
 
 /* Makes a context; `options` NULL means MHA_CONTEXT_DEFAULTS. Forcing an instruction set that the machine lacks is an
  * error, not a fallback. On error *ctx is NULL.
@@ -224,7 +240,7 @@ MHA_API const char *mha_context_isa(const mha_context *ctx);
 MHA_API int mha_context_threads(const mha_context *ctx);
 
 /* Scratch grows to what the largest call so far needed and stays, so that a call in a loop allocates nothing. This is
- * its size in bytes; `trim` gives it back to the allocator. */
+ * its size in bytes; `trim` gives it back to the allocator, but for that on a GPU, which graphs may need. */
 MHA_API size_t mha_context_scratch(const mha_context *ctx);
 MHA_API void mha_context_trim(mha_context *ctx);
 
@@ -344,7 +360,8 @@ typedef enum mha_stage {
  *
  * Rows past query_lengths[b] and keys past key_lengths[b] are padding. Padding may hold anything, NaN included, and
  * changes no bit of a result: those of a sequence are the same with any amount of padding, packed in a ragged batch, or
- * in a call of its own. Rows of padding see no key, not even one that a layer adds, and have zero gradients. */
+ * in a call of its own (on a GPU, as long as the kernel is the same). Rows of padding see no key, not even one that a
+ * layer adds, and have zero gradients. */
 typedef struct mha_attention_options {
     size_t size; /* of this struct */
 
@@ -461,7 +478,8 @@ typedef struct mha_attention_plan {
 } mha_attention_plan;
 
 /* Fills `plan` for the forward call with these arguments, which it checks in the same way, except that the data
- * pointers of tensors are not looked at and may be NULL (those of offsets, lengths and starts are read). Computes nothing, allocates nothing.
+ * pointers of tensors may be NULL, which counts as an aligned address (on the CPU those of offsets, lengths and starts
+ * are read). Computes nothing, allocates nothing.
  * Returns what mha_attention_forward would return for the same shapes and options, but never MHA_OVERLAP or
  * MHA_NO_MEMORY. */
 MHA_API mha_status mha_attention_explain(mha_context *ctx, mha_attention_plan *plan, mha_tensor out,
