@@ -204,14 +204,18 @@ if(TARGET mha_cuda)
     find_program(MHA_COMPUTE_SANITIZER compute-sanitizer HINTS ${beside_nvcc})
     # racecheck does not follow __syncwarp(): where one lane arrives at a barrier for its warp, which has read what other warps write,
     # as kernels of gradients and of masks do, it reports the loads of the other lanes.
-    set(memcheck_tests any_combination any_bias any_mask windows_alone few_rows gradients_of)
-    set(racecheck_tests any_combination_of_options any_bias windows_alone few_rows_against)
-    foreach(tool memcheck racecheck)
+    set(words_of_memcheck_options any_combination any_bias any_mask windows_alone few_rows gradients_of)
+    set(words_of_memcheck_edges layouts range)
+    set(words_of_racecheck_options any_combination_of_options any_bias windows_alone few_rows_against)
+    foreach(check memcheck_edges memcheck_options memcheck_small racecheck_options)
       if(MHA_COMPUTE_SANITIZER)
-        add_test(NAME cuda_${tool} COMMAND ${MHA_COMPUTE_SANITIZER} --tool ${tool} --error-exitcode 1
-          $<TARGET_FILE:test_cuda_options> ${${tool}_tests})
-        mha_label(cuda_${tool} cuda)
-        set_tests_properties(cuda_${tool} PROPERTIES ENVIRONMENT MHA_CASES=2)
+        string(REPLACE "_" ";" parts ${check})
+        list(GET parts 0 tool)
+        list(GET parts 1 program)
+        add_test(NAME cuda_${check} COMMAND ${MHA_COMPUTE_SANITIZER} --tool ${tool} --error-exitcode 1
+          $<TARGET_FILE:test_cuda_${program}> ${words_of_${check}})
+        mha_label(cuda_${check} cuda)
+        set_tests_properties(cuda_${check} PROPERTIES ENVIRONMENT MHA_CASES=2)
       endif()
     endforeach()
     # The tests of the CPU's attention, with the general kernels and, where they can, those of Hopper; and of the layer.

@@ -474,45 +474,61 @@ TEST(two_streams_at_once)
     }
 }
 
+/* Forward, and backward with and without the softmax. */
+static void run_all(mha_context *ctx, const call *c)
+{
+    works(ctx, call_forward(ctx, c), c->shape);
+    works(ctx, call_backward(ctx, c, true), c->shape);
+    works(ctx, call_backward(ctx, c, false), c->shape);
+}
+
 /* The context has no scratch yet when the capture begins, and a later call makes it grow beyond what the graph uses. */
 TEST(a_graph_is_captured_and_replayed)
 {
+    static const shape shapes[] = {
+        {.B = 1, .H = 2, .G = 1, .Tq = 200, .Tk = 300, .D = 128, .type = MHA_BFLOAT16, .causal = true},
+        {.B = 2, .H = 8, .G = 2, .Tq = 1, .Tk = 700, .D = 64, .type = MHA_FLOAT16},  /* decode */
+        {.B = 3, .H = 2, .G = 2, .Tq = 50, .Tk = 50, .D = 16, .type = MHA_BFLOAT16}, /* small */
+        {.B = 1, .H = 2, .G = 1, .Tq = 90, .Tk = 70, .D = 20, .type = MHA_FLOAT16},  /* general */
+    };
+    const shape large = {.B = 1, .H = 2, .G = 1, .Tq = 3000, .Tk = 8, .D = 128, .type = MHA_BFLOAT16, .causal = true};
     char why[200];
     if (!gpu_open(why, sizeof why)) {
         not_given(why);
         return;
     }
-    shape s = {.B = 1, .H = 2, .G = 1, .Tq = 200, .Tk = 300, .D = 128, .type = MHA_BFLOAT16, .causal = true}, large = s;
-    large.Tq = 3000, large.Tk = 8;
-    void *stream = gpu_stream_make();
-    mha_context *ctx = make_context(stream), *other = make_context(NULL);
-    rng r = rng_make(seed(), 1200);
-    call c = call_make(s, &r), big = call_make(large, &r);
-    size_t bytes, ignored;
-    gpu_capture_begin(stream);
-    works(ctx, call_forward(ctx, &c), s);
-    works(ctx, call_backward(ctx, &c, true), s);
-    works(ctx, call_backward(ctx, &c, false), s);
-    void *graph = gpu_capture_end(stream);
-    for (int round = 0; round < 4; round++) {
-        call_refill(&c, &r);
-        char *direct = run_bits(other, &c, &bytes);
-        call_poison(&c);
-        gpu_replay(graph, stream);
-        gpu_wait();
-        char *replayed = call_bits(&c, &bytes);
-        expect(!memcmp(direct, replayed, bytes), "round %d: the graph has other results", round);
-        free(direct);
-        free(replayed);
-        if (round == 1) free(run_bits(ctx, &big, &ignored));
-        if (round == 2) mha_context_trim(ctx);
+    for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++) {
+        shape s = shapes[n];
+        void *stream = gpu_stream_make();
+        mha_context *ctx = make_context(stream), *other = make_context(NULL);
+        rng r = rng_make(seed(), 1200 + (uint64_t)n);
+        call c = call_make(s, &r), big = call_make(large, &r);
+        size_t bytes, ignored;
+        gpu_capture_begin(stream);
+        run_all(ctx, &c);
+        void *graph = gpu_capture_end(stream);
+        for (int round = 0; round < 4; round++) {
+            call_refill(&c, &r);
+            call_poison(&c);
+            run_all(other, &c);
+            char *direct = call_bits(&c, &bytes);
+            call_poison(&c);
+            gpu_replay(graph, stream);
+            gpu_wait();
+            char *replayed = call_bits(&c, &bytes);
+            expect(!memcmp(direct, replayed, bytes), "%s: round %d: the graph has other results", shape_text(s), round);
+            free(direct);
+            free(replayed);
+            if (round == 1) free(run_bits(ctx, &big, &ignored));
+            if (round == 2) mha_context_trim(ctx);
+        }
+        gpu_graph_free(graph);
+        call_free(&c);
+        call_free(&big);
+        mha_context_free(ctx);
+        mha_context_free(other);
+        gpu_stream_free(stream);
     }
-    gpu_graph_free(graph);
-    call_free(&c);
-    call_free(&big);
-    mha_context_free(ctx);
-    mha_context_free(other);
-    gpu_stream_free(stream);
 }
 
 /* ---- Contexts --------------------------------------------------------------------------------------------------- */
