@@ -179,7 +179,8 @@ MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
  * Calls with up to 16 rows of all query heads that share a key head (decoding) have kernels of their own for these types
  * and widths, with any scale and any strides of q and out, unless there is dropout or weights or scores are asked for.
  * Statistics of queries and keys run on tensor cores with D of 64 or 128, unless there is a mask, bias, softcap or slope,
- * but for heatmap, sets, top_weights, top_keys and distances on a grid. Anything else runs in general kernels, in float32.
+ * but for heatmap, sets, top_weights, top_keys and distances on a grid, and with tensors as above, which are not copied
+ * for them. Anything else runs in general kernels, in float32.
  * Products of two bfloat16 or two float16 factors run on tensor cores, others in float32.
  *
  * Results are the same bits on every run and for any number of multiprocessors, and do not depend on other sequences of the

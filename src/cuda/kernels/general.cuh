@@ -202,11 +202,11 @@ struct workspace {
     bool sees[TILE], lost[TILE];      /* rows that see a key; rows or keys that have to be computed in float64 */
 };
 
-/* COUNT numbers on their way from memory, as they lie there; from `count` on, zeros. */
+/* COUNT numbers on their way from memory, as they lie there. Their type is asked once, not for each. */
 template <int COUNT> struct on_their_way {
     uint32_t x[COUNT];
 
-    /* STEP after STEP elements of them from element `at` on, each `step` elements from the one before; `count` of STEPs. */
+    /* `count` of them from element `at` on, each `step` elements behind the last; the others are zeros. */
     MHA_DEVICE void load(const view &t, int64_t at, int64_t step, int count)
     {
         if (t.type == FLOAT32) load((const uint32_t *)t.data + at, step, count);
@@ -282,14 +282,14 @@ template <int N> struct rows_on_their_way {
 MHA_DEVICE void multiply_rows(workspace &w, float (&acc)[4][4], const lines &A, const lines &B, int width)
 {
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
-    columns_on_their_way a, b;
-    a.load(A, 0, width), b.load(B, 0, width);
+    columns_on_their_way next_a, next_b;
+    next_a.load(A, 0, width), next_b.load(B, 0, width);
 #pragma unroll 1
     for (int column = 0; column < width; column += STEP) {
         __syncthreads();
-        a.put(w.pair[0], A.t.type), b.put(w.pair[1], B.t.type);
+        next_a.put(w.pair[0], A.t.type), next_b.put(w.pair[1], B.t.type);
         __syncthreads();
-        if (column + STEP < width) a.load(A, column + STEP, width), b.load(B, column + STEP, width);
+        if (column + STEP < width) next_a.load(A, column + STEP, width), next_b.load(B, column + STEP, width);
 #pragma unroll 8
         for (int d = 0; d < STEP; d++) {
             float4 a = *(const float4 *)&w.pair[0][d][4 * y], b = *(const float4 *)&w.pair[1][d][4 * x];
@@ -333,13 +333,13 @@ template <int N, bool GUARDED> MHA_DEVICE void multiply_step(const workspace &w,
 template <int N>
 MHA_DEVICE void multiply_weights(workspace &w, float (&acc)[4][4 * N], const lines &B, int first, int width)
 {
-    rows_on_their_way<N> b;
-    b.load(B, 0, first, width);
+    rows_on_their_way<N> next;
+    next.load(B, 0, first, width);
 #pragma unroll 1
     for (int row = 0; row < B.count; row += STEP) {
         __syncthreads();
-        bool bad = __syncthreads_or(b.put(w.rows, B.t.type));
-        b.load(B, row + STEP, first, width);
+        bool bad = __syncthreads_or(next.put(w.rows, B.t.type));
+        next.load(B, row + STEP, first, width);
         if (bad) multiply_step<N, true>(w, acc, row);
         else multiply_step<N, false>(w, acc, row);
     }
