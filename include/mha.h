@@ -178,15 +178,14 @@ MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
  * to scratch, and results from there, as mha_attention_explain says: where that is done often, another layout is faster.
  * Calls with up to 16 rows of all query heads that share a key head (decoding) have kernels of their own for these types
  * and widths, with any scale and any strides of q and out, unless there is dropout or weights or scores are asked for.
- * Statistics of queries and keys run on tensor cores with D of 64 or 128, unless there is a mask, bias, softcap or slope,
- * but for heatmap, sets, top_weights, top_keys and distances on a grid, and with tensors as above, which are not copied
- * for them. Anything else runs in general kernels, in float32.
- * Products of two bfloat16 or two float16 factors run on tensor cores, others in float32.
+ * Statistics of queries and keys run on tensor cores with D of 64 or 128 and such strides, which they need, unless there is
+ * a mask, bias, softcap or slope; heatmap, sets, top_weights, top_keys and distances on a grid do not. Anything else runs in
+ * general kernels, in float32. Products of two bfloat16 or two float16 factors run on tensor cores, others in float32.
  *
  * Results are the same bits on every run and for any number of multiprocessors, and do not depend on other sequences of the
  * batch. Types, sizes of tensors and options choose the kernel; between kernels, such as those of a call with and without
- * lengths, results differ by rounding. Backward kernels on tensor cores add up dQ in integers where there are more than 512
- * rows or keys, or options: it has 26 to 28 bits of |dO| max |V| max |K| of its row and head. */
+ * lengths, results differ by rounding. Most backward kernels on tensor cores add up dQ in integers: it has 26 to 28 bits of
+ * |dO| max |V| max |K| of its row and head. Those for up to 512 rows and keys without options do so in float32. */
 
 /* Makes a context; `options` NULL means MHA_CONTEXT_DEFAULTS. Forcing an instruction set that the machine lacks is an
  * error, not a fallback. On error *ctx is NULL.

@@ -132,24 +132,28 @@ static void put_wrapped(const term *t, const char *what, const char *text)
     }
 }
 
-/* The line about GPU n: MHA_UNSUPPORTED if it is there and cannot be used, and then the line says why. */
-static mha_status find_gpu(int n, char *name, size_t name_room, char *line, size_t line_room)
+typedef struct gpu {
+    char name[32], line[400]; /* the line says what it is, or why it cannot be used or is not there */
+    bool there, usable;
+} gpu;
+
+static gpu find_gpu(int n)
 {
-    snprintf(name, name_room, "cuda:%d", n);
-    return mha_device_describe(name, line, line_room);
+    gpu g;
+    snprintf(g.name, sizeof g.name, "cuda:%d", n);
+    mha_status status = mha_device_describe(g.name, g.line, sizeof g.line);
+    g.usable = status == MHA_OK, g.there = g.usable || status == MHA_UNSUPPORTED;
+    return g;
 }
 
 /* All GPUs, or why there is none. */
 static void put_gpus(const term *t)
 {
-    char name[32], line[400];
-    mha_status status;
-    for (int n = 0;; n++) {
-        status = find_gpu(n, name, sizeof name, line, sizeof line);
-        bool there = !status || status == MHA_UNSUPPORTED;
-        if (there || !n) put_wrapped(t, there ? name : "gpu", strncmp(line, "device: ", 8) == 0 ? line + 8 : line);
-        if (!there) return;
-    }
+    gpu g = find_gpu(0);
+    int n = 0;
+    if (!g.there) snprintf(g.name, sizeof g.name, "gpu");
+    do put_wrapped(t, g.name, strncmp(g.line, "device: ", 8) == 0 ? g.line + 8 : g.line);
+    while (g.there && (g = find_gpu(++n)).there);
 }
 
 static void put_isa(const term *t, const machine *m, mha_isa isa)
@@ -189,21 +193,18 @@ static void put_text(const machine *m)
 /* The reason is that of the first GPU, or of there being none; null if one can be used. */
 static void put_json_gpus(void)
 {
-    char name[32], line[400], reason[400] = "", quoted[900];
-    mha_status status = MHA_OK;
+    char quoted[900];
+    const gpu first = find_gpu(0);
+    gpu g = first;
     bool used = false;
     fputs("  \"gpus\": [", stdout);
-    for (int n = 0; status == MHA_OK || status == MHA_UNSUPPORTED; n++) {
-        status = find_gpu(n, name, sizeof name, line, sizeof line);
-        used = used || !status;
-        if (!n) snprintf(reason, sizeof reason, "%s", line);
-        if (status && status != MHA_UNSUPPORTED) fputs(n ? "\n  " : "", stdout);
-        else {
-            printf("%s\n    {\"device\": %s, ", n ? "," : "", nn_json_quote(quoted, sizeof quoted, name));
-            printf("\"%s\": %s}", status ? "reason" : "description", nn_json_quote(quoted, sizeof quoted, line));
-        }
+    for (int n = 0; g.there; g = find_gpu(++n)) {
+        printf("%s\n    {\"device\": %s, ", n ? "," : "", nn_json_quote(quoted, sizeof quoted, g.name));
+        printf("\"%s\": %s}", g.usable ? "description" : "reason", nn_json_quote(quoted, sizeof quoted, g.line));
+        used = used || g.usable;
     }
-    printf("],\n  \"gpu_reason\": %s,\n", used ? "null" : nn_json_quote(quoted, sizeof quoted, reason));
+    printf("%s],\n  \"gpu_reason\": %s,\n", first.there ? "\n  " : "",
+           used ? "null" : nn_json_quote(quoted, sizeof quoted, first.line));
 }
 
 static void put_json(const machine *m)

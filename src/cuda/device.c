@@ -251,14 +251,24 @@ mha_status mha_cuda_read(mha_context *ctx, void *to, const void *from, size_t by
     return transfer(ctx, 0, to, (CUdeviceptr)(uintptr_t)from, NULL, bytes);
 }
 
-bool mha_cuda_is_recording(mha_context *ctx)
+mha_status mha_cuda_captures(mha_context *ctx, bool *yes)
 {
     const mha_cuda_device *d = mha_cuda_of(ctx);
     CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (mha_cuda_enter(ctx)) return false;
-    CUresult result = d->driver.cuStreamIsCapturing(d->stream, &capture);
+    TRY(mha_cuda_enter(ctx));
+    mha_status status = mha_cuda_check(ctx, d->driver.cuStreamIsCapturing(d->stream, &capture), "stream");
     mha_cuda_leave(ctx);
-    return !result && capture != CU_STREAM_CAPTURE_STATUS_NONE;
+    *yes = capture != CU_STREAM_CAPTURE_STATUS_NONE;
+    return status;
+}
+
+/* Where the driver does not say, yes: then nothing counts as done. What follows runs into its error. */
+bool mha_cuda_is_recording(mha_context *ctx)
+{
+    bool yes = true;
+    if (!mha_cuda_captures(ctx, &yes)) return yes;
+    mha_succeed(ctx);
+    return true;
 }
 
 mha_status mha_cuda_wait(mha_context *ctx) { return transfer(ctx, 0, NULL, 0, NULL, 0); }

@@ -60,6 +60,9 @@ mha_status mha_cuda_check_memory(mha_context *ctx, mha_tensor t, const char *nam
 mha_status mha_cuda_write(mha_context *ctx, void *to, const void *from, size_t bytes);
 mha_status mha_cuda_read(mha_context *ctx, void *to, const void *from, size_t bytes);
 mha_status mha_cuda_wait(mha_context *ctx);
+
+/* Whether the stream is being captured. */
+mha_status mha_cuda_captures(mha_context *ctx, bool *yes);
 bool mha_cuda_is_recording(mha_context *ctx);
 
 /* Scratch of so many bytes at `base`. */

@@ -125,8 +125,9 @@ mha_status mha_cuda_cross_entropy(mha_context *ctx, mha_loss *loss, mha_tensor d
                        .smoothing = smoothing};
     mha_cuda_loss_sums sums;
     mha_arena measure = {0}, arena = {0};
-    if (mha_cuda_is_recording(ctx))
-        return mha_fail(ctx, MHA_UNSUPPORTED, "loss: waits for the GPU, so it cannot be captured in a graph");
+    bool captured;
+    TRY(mha_cuda_captures(ctx, &captured));
+    if (captured) return mha_fail(ctx, MHA_UNSUPPORTED, "loss: waits for the GPU, so it cannot be captured in a graph");
     lay_loss(&c, &measure);
     TRY(mha_cuda_scratch_for(ctx, (int64_t)measure.used, 1, &arena.base));
     lay_loss(&c, &arena);

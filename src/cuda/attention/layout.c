@@ -2,97 +2,93 @@
 #include "cuda/device.h"
 #include "cuda/plan.h"
 
-enum { FORWARD = 4, BACKWARD = 8 }; /* tensors of a call that the copy engine reads or writes */
+/* The tensors of a call that the copy engine reads or writes: inputs, then results. */
+typedef struct tensors {
+    mha_tensor *at[8];
+    int inputs, count;
+} tensors;
 
-/* Those of a forward call: what it reads, and its result at the end. */
-static void list(mha_problem *p, mha_tensor *all[FORWARD])
+static tensors of_forward(mha_problem *p) { return (tensors){{&p->q, &p->k, &p->v, &p->out}, 3, 4}; }
+
+static tensors of_backward(mha_gradient_call *call)
 {
-    all[0] = &p->q, all[1] = &p->k, all[2] = &p->v, all[3] = &p->out;
+    mha_problem *p = &call->problem;
+    mha_attention_gradients *g = &call->gradients;
+    return (tensors){{&p->q, &p->k, &p->v, &p->out, &call->dout, &g->q, &g->k, &g->v}, 5, 8};
 }
 
-/* Those of a backward call: what it reads, and three gradients. */
-static void list_backward(mha_gradient_call *call, mha_tensor *all[BACKWARD])
+/* Dense tensors in scratch in place of those that the copy engine cannot take. */
+static void make_dense(const mha_problem *p, tensors all, mha_arena *arena)
 {
-    list(&call->problem, all);
-    all[4] = &call->dout, all[5] = &call->gradients.q, all[6] = &call->gradients.k, all[7] = &call->gradients.v;
+    for (int n = 0; n < all.count; n++) {
+        mha_tensor *t = all.at[n];
+        if (!mha_cuda_view_obstacle(p, *t)) continue;
+        void *data = mha_arena_take(arena, mha_element_count(*t), mha_type_size(t->type));
+        *t = mha_tensor_4d(data, t->type, t->size[0], t->size[1], t->size[2], t->size[3]);
+    }
 }
 
 static bool is_general(const mha_problem *p) { return mha_cuda_obstacle(p) && mha_cuda_decode_obstacle(p); }
 
-static void make_dense(const mha_problem *p, mha_tensor *t)
-{
-    if (mha_cuda_view_obstacle(p, *t))
-        *t = mha_tensor_4d(NULL, t->type, t->size[0], t->size[1], t->size[2], t->size[3]);
-}
-
-/* Places in scratch for those of `all` that are dense now, and were not. */
-static void take(const mha_problem *p, mha_tensor *const all[], mha_tensor *const before[], int count, mha_arena *arena)
-{
-    for (int n = 0; n < count; n++)
-        if (mha_cuda_view_obstacle(p, *before[n]))
-            all[n]->data = mha_arena_take(arena, mha_element_count(*all[n]), mha_type_size(all[n]->type));
-}
-
-static mha_status copy(mha_context *ctx, const mha_tensor *to, const mha_tensor *from)
-{
-    return to->data == from->data ? MHA_OK : mha_cuda_copy_tensor(ctx, *to, *from, false);
-}
-
-/* ---- Forward ---------------------------------------------------------------------------------------------------- */
-
 mha_problem mha_cuda_laid_out(const mha_problem *p, mha_arena *arena)
 {
-    mha_problem own = *p, before = *p;
-    mha_tensor *all[FORWARD], *from[FORWARD];
-    list(&own, all), list(&before, from);
-    for (int n = 0; n < FORWARD; n++) make_dense(p, all[n]);
-    if (!is_general(p) || is_general(&own)) return *p;
-    take(p, all, from, FORWARD, arena);
-    return own;
+    const mha_arena before = *arena;
+    mha_problem own = *p;
+    if (!is_general(p)) return own;
+    make_dense(p, of_forward(&own), arena);
+    if (!is_general(&own)) return own;
+    *arena = before;
+    return *p;
 }
-
-/* Rows of a packed batch that belong to no sequence are not written, so the copy of `out` has them as they are. */
-mha_status mha_cuda_copy_in(const mha_problem *p, const mha_problem *own)
-{
-    mha_problem to = *own, from = *p;
-    mha_tensor *all[FORWARD], *there[FORWARD];
-    list(&to, all), list(&from, there);
-    int count = FORWARD - !mha_options_are_ragged(&p->options);
-    for (int n = 0; n < count; n++) TRY(copy(p->ctx, all[n], there[n]));
-    return MHA_OK;
-}
-
-mha_status mha_cuda_copy_out(const mha_problem *p, const mha_problem *own) { return copy(p->ctx, &p->out, &own->out); }
-
-/* ---- Backward --------------------------------------------------------------------------------------------------- */
 
 mha_gradient_call mha_cuda_laid_out_backward(const mha_gradient_call *call, mha_arena *arena)
 {
-    const mha_problem *p = &call->problem;
-    mha_gradient_call own = *call, before = *call;
-    mha_tensor *all[BACKWARD], *from[BACKWARD];
-    list_backward(&own, all), list_backward(&before, from);
-    for (int n = 0; n < BACKWARD; n++) make_dense(p, all[n]);
-    if (!mha_cuda_obstacle_backward(call) || mha_cuda_obstacle_backward(&own)) return *call;
-    take(p, all, from, BACKWARD, arena);
-    return own;
+    const mha_arena before = *arena;
+    mha_gradient_call own = *call;
+    if (!mha_cuda_obstacle_backward(call)) return own;
+    make_dense(&call->problem, of_backward(&own), arena);
+    if (!mha_cuda_obstacle_backward(&own)) return own;
+    *arena = before;
+    return *call;
 }
 
-/* Gradients that are added to, or whose rows are not all written, are copied as well. */
+/* ---- Copies ----------------------------------------------------------------------------------------------------- */
+
+/* Tensors first to last - 1, where they are not the same. */
+static mha_status copy(mha_context *ctx, tensors to, tensors from, int first, int last)
+{
+    for (int n = first; n < last; n++)
+        if (to.at[n]->data != from.at[n]->data) TRY(mha_cuda_copy_tensor(ctx, *to.at[n], *from.at[n], false));
+    return MHA_OK;
+}
+
+/* Rows of a packed batch that belong to no sequence are not written, so the copies of results have them as they are. */
+mha_status mha_cuda_copy_in(const mha_problem *p, const mha_problem *own)
+{
+    mha_problem from = *p, to = *own;
+    tensors all = of_forward(&to);
+    return copy(p->ctx, all, of_forward(&from), 0, mha_options_are_ragged(&p->options) ? all.count : all.inputs);
+}
+
+mha_status mha_cuda_copy_out(const mha_problem *p, const mha_problem *own)
+{
+    mha_problem from = *own, to = *p;
+    tensors all = of_forward(&to);
+    return copy(p->ctx, all, of_forward(&from), all.inputs, all.count);
+}
+
+/* Gradients may also be added to what is there. */
 mha_status mha_cuda_copy_in_backward(const mha_gradient_call *call, const mha_gradient_call *own)
 {
-    mha_gradient_call to = *own, from = *call;
-    mha_tensor *all[BACKWARD], *there[BACKWARD];
-    list_backward(&to, all), list_backward(&from, there);
-    bool gradients = call->gradients.accumulate || mha_options_are_ragged(&call->problem.options);
-    for (int n = 0; n < (gradients ? BACKWARD : FORWARD + 1); n++) TRY(copy(call->problem.ctx, all[n], there[n]));
-    return MHA_OK;
+    mha_gradient_call from = *call, to = *own;
+    tensors all = of_backward(&to);
+    bool results = call->gradients.accumulate || mha_options_are_ragged(&call->problem.options);
+    return copy(call->problem.ctx, all, of_backward(&from), 0, results ? all.count : all.inputs);
 }
 
 mha_status mha_cuda_copy_out_backward(const mha_gradient_call *call, const mha_gradient_call *own)
 {
-    mha_context *ctx = call->problem.ctx;
-    TRY(copy(ctx, &call->gradients.q, &own->gradients.q));
-    TRY(copy(ctx, &call->gradients.k, &own->gradients.k));
-    return copy(ctx, &call->gradients.v, &own->gradients.v);
+    mha_gradient_call from = *own, to = *call;
+    tensors all = of_backward(&to);
+    return copy(call->problem.ctx, all, of_backward(&from), all.inputs, all.count);
 }

@@ -296,9 +296,9 @@ template <int N> MHA_DEVICE void gradient_of_keys(const general &c, workspace &w
             if (threadIdx.x == 0) t.h = h, t.i = i;
             bring_facts(rows, c, t.s, h, i);
             multiply_tile(c, w, t.s, t.h, t.i, t.j, m);
-            meet_all(c, t.s, t.h, t.i, t.j, rows, m, [&](int a, int b, const meeting<float> &own) {
-                m.dots[a][b] = own.value;
-                m.dw[a][b] = own.score * own.slope;
+            meet_all(c, t.s, t.h, t.i, t.j, rows, m, [&](int a, int b, const meeting<float> &one) {
+                m.dots[a][b] = one.value;
+                m.dw[a][b] = one.score * one.slope;
             });
             __syncthreads();
 #pragma unroll
