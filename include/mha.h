@@ -182,9 +182,9 @@ MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
  * a mask, bias, softcap or slope; heatmap, sets, top_weights, top_keys and distances on a grid do not. Anything else runs in
  * general kernels, in float32. Products of two bfloat16 or two float16 factors run on tensor cores, others in float32.
  *
- * Results are the same bits on every run and for any number of multiprocessors, and do not depend on other sequences of the
- * batch. Types, sizes of tensors and options choose the kernel; between kernels, such as those of a call with and without
- * lengths, results differ by rounding. Most backward kernels on tensor cores add up dQ in integers: it has 26 to 28 bits of
+ * Results are the same bits on every run and for any number of multiprocessors, and with the same kernel they do not depend
+ * on other sequences of the batch. Types, sizes of tensors (all rows of a packed batch together) and options choose the
+ * kernel; between kernels, such as those of a call with and without lengths, results differ by rounding. Most backward kernels on tensor cores add up dQ in integers: it has 26 to 28 bits of
  * |dO| max |V| max |K| of its row and head. Those for up to 512 rows and keys without options do so in float32. */
 
 /* Makes a context; `options` NULL means MHA_CONTEXT_DEFAULTS. Forcing an instruction set that the machine lacks is an
