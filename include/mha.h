@@ -45,8 +45,8 @@
  * The library never prints, exits or aborts, keeps no mutable global state, and validates before it writes: a call that
  * returns anything but MHA_OK has written nothing but the context's error text. Results are the same bits for any
  * number of threads, and what a sequence gets depends neither on the other sequences of its batch nor on padding.
- * (Between instruction sets, between a sequence of a few queries and the same queries in a longer one, and on a GPU
- * between kernels, results differ by rounding.) */
+ * (Between instruction sets and devices, and between a sequence of a few queries and the same queries in a longer one, results
+ * differ by rounding.) */
 #ifndef MHA_H
 #define MHA_H
 
@@ -176,16 +176,18 @@ MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
  * that heads, rows or keys share has its gradient from general kernels. The kernels take tensors whose last stride is 1 and
  * whose other strides and addresses are positive multiples of 16 bytes. Others, broadcast ones among them, are first copied
  * to scratch, and results from there, as mha_attention_explain says: where that is done often, another layout is faster.
- * Calls with up to 16 rows of all query heads that share a key head (decoding) have kernels of their own for these types
- * and widths, with any scale and any strides of q and out, unless there is dropout or weights or scores are asked for.
+ * Sequences with up to 16 rows of all query heads that share a key head (decoding) have kernels of their own for these types
+ * and widths, with any strides of q and out, unless there is dropout or weights or scores are asked for.
  * Statistics of queries and keys run on tensor cores with D of 64 or 128 and such strides, which they need, unless there is
  * a mask, bias, softcap or slope; heatmap, sets, top_weights, top_keys and distances on a grid do not. Anything else runs in
  * general kernels, in float32. Products of two bfloat16 or two float16 factors run on tensor cores, others in float32.
  *
- * Results are the same bits on every run and for any number of multiprocessors, and with the same kernel they do not depend
- * on other sequences of the batch. Types, sizes of tensors (all rows of a packed batch together) and options choose the
- * kernel; between kernels, such as those of a call with and without lengths, results differ by rounding. Most backward kernels on tensor cores add up dQ in integers: it has 26 to 28 bits of
- * |dO| max |V| max |K| of its row and head. Those for up to 512 rows and keys without options do so in float32. */
+ * Results are the same bits on every run and for any number of multiprocessors, and those of a sequence depend neither on
+ * other sequences of its batch nor on padding: types, widths, options and its own rows and keys choose its kernels. Where
+ * lengths or starts say how many those are, which only the GPU reads, a call starts the kernels of all lengths that there may
+ * be, and each leaves the others' sequences alone; mha_attention_explain names them. Most backward kernels on tensor cores
+ * add up dQ in integers: it has 26 to 28 bits of |dO| max |V| max |K| of its row and head. Those for up to 512 rows and keys
+ * without options do so in float32. */
 
 /* Makes a context; `options` NULL means MHA_CONTEXT_DEFAULTS. Forcing an instruction set that the machine lacks is an
  * error, not a fallback. On error *ctx is NULL.

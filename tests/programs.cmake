@@ -123,7 +123,8 @@ endif()
 
 # What needs no GPU of the plug-in is compiled into its test.
 target_sources(test_cuda_plan PRIVATE ${PROJECT_SOURCE_DIR}/src/cuda/plan.c
-  ${PROJECT_SOURCE_DIR}/src/cuda/attention/names.c ${PROJECT_SOURCE_DIR}/src/cuda/attention/small_plan.c)
+  ${PROJECT_SOURCE_DIR}/src/cuda/attention/names.c ${PROJECT_SOURCE_DIR}/src/cuda/attention/small_plan.c
+  ${PROJECT_SOURCE_DIR}/src/cuda/attention/obstacles.c ${PROJECT_SOURCE_DIR}/src/cuda/attention/ways.c)
 if(TARGET mha_cuda)
   # The plug-in on a GPU. It uses no more than it needs, so that this target alone is built quickly.
   foreach(program test_cuda test_cuda_edges test_cuda_finite test_cuda_layer test_cuda_often test_cuda_product test_cuda_small)
@@ -227,6 +228,12 @@ if(TARGET mha_cuda)
       add_test(NAME cuda_mirror_${name} COMMAND test_${name})
       mha_label(cuda_mirror_${name} cuda)
       set_tests_properties(cuda_mirror_${name} PROPERTIES ENVIRONMENT MHA_BACKEND=cuda)
+    endforeach()
+    add_test(NAME cuda_mirror_attention_padding COMMAND test_attention_padding)
+    add_test(NAME cuda_mirror_backward_bits COMMAND test_backward_bits options split notice side_by_side) # one thread
+    foreach(name attention_padding backward_bits)
+      mha_label(cuda_mirror_${name} cuda)
+      set_tests_properties(cuda_mirror_${name} PROPERTIES ENVIRONMENT "MHA_BACKEND=cuda;MHA_CASES=200")
     endforeach()
   endif()
 endif()

@@ -3,6 +3,7 @@
 #include "cuda/attention.h"
 #include "cuda/attention/layout.h"
 #include "cuda/attention/small_plan.h"
+#include "cuda/attention/ways.h"
 #include "cuda/decode.h"
 #include "cuda/device.h"
 #include "cuda/schedule.h"
@@ -21,9 +22,11 @@ static mha_status reserve(mha_context *ctx, const mha_arena *measure, mha_arena 
 
 static mha_cuda_forward_path *forward_path(const mha_problem *p)
 {
-    if (!mha_cuda_small_obstacle(p)) return mha_cuda_small_forward;
-    if (!mha_cuda_decode_obstacle(p)) return mha_cuda_decode_forward;
-    return mha_cuda_obstacle(p) ? mha_cuda_general_forward : mha_cuda_hopper_forward;
+    static mha_cuda_forward_path *const paths[] = {[MHA_CUDA_PATH_GENERAL] = mha_cuda_general_forward,
+                                                   [MHA_CUDA_PATH_TILES] = mha_cuda_hopper_forward,
+                                                   [MHA_CUDA_PATH_DECODE] = mha_cuda_decode_forward,
+                                                   [MHA_CUDA_PATH_SMALL] = mha_cuda_small_forward};
+    return paths[mha_cuda_path_forward(p)];
 }
 
 static mha_status run_forward(const mha_problem *p)
@@ -52,8 +55,10 @@ mha_status mha_cuda_forward_call(const mha_problem *p)
 
 static mha_cuda_backward_path *backward_path(const mha_gradient_call *call)
 {
-    if (!mha_cuda_small_obstacle_backward(call)) return mha_cuda_small_backward;
-    return mha_cuda_obstacle_backward(call) ? mha_cuda_general_backward : mha_cuda_hopper_backward;
+    static mha_cuda_backward_path *const paths[] = {[MHA_CUDA_PATH_GENERAL] = mha_cuda_general_backward,
+                                                    [MHA_CUDA_PATH_TILES] = mha_cuda_hopper_backward,
+                                                    [MHA_CUDA_PATH_SMALL] = mha_cuda_small_backward};
+    return paths[mha_cuda_path_backward(call)];
 }
 
 enum { GRADIENTS = 6 };
@@ -154,7 +159,7 @@ static mha_attention_plan describe_general(const mha_problem *p, const char *why
 
 static mha_attention_plan describe_decode(const mha_problem *p)
 {
-    int64_t blocks = mha_cuda_decode_splits(p) * p->G * p->B;
+    int64_t blocks = mha_cuda_decode_all_blocks(p);
     int width = mha_cuda_decode_width(p), columns = mha_cuda_decode_widths[width];
     mha_attention_plan a = {.isa = p->ctx->isa,
                             .kernel = mha_cuda_decode_name(p->q.type == MHA_FLOAT16, width),
@@ -211,32 +216,67 @@ static void add_copies(mha_attention_plan *to, const char *obstacle)
     add_why(to, clause);
 }
 
+/* Which sequences of a call have other kernels than most. */
+static void add_ways(mha_attention_plan *to, mha_cuda_ways ways, unsigned among)
+{
+    const struct {
+        mha_cuda_way way;
+        int32_t most;
+        const char *what;
+    } all[] = {{MHA_CUDA_BY_DECODING, ways.decoded, "sequences of at most %d rows in the decode kernels"},
+               {MHA_CUDA_BY_SHORT_TILES, ways.short_rows, "sequences of 193 to %d rows in blocks of 64 keys"},
+               {MHA_CUDA_BY_ORDER, ways.ordered, "sequences of at most %d rows and keys sum dQ in order"},
+               {MHA_CUDA_BY_SMALL_HEADS, ways.small, "sequences of at most %d rows and keys in the kernels of small heads"}};
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) {
+        char clause[sizeof to->why];
+        snprintf(clause, sizeof clause, all[n].what, (int)all[n].most); // NOLINT(clang-diagnostic-format-nonliteral)
+        if (among != MHA_CUDA_BIT(all[n].way) && among & MHA_CUDA_BIT(all[n].way)) add_why(to, clause);
+    }
+}
+
+static mha_attention_plan describe_tiles(const mha_problem *p)
+{
+    const unsigned tiles = MHA_CUDA_BIT(MHA_CUDA_BY_TILES) | MHA_CUDA_BIT(MHA_CUDA_BY_SHORT_TILES);
+    const int processors = mha_cuda_of(p->ctx)->processors;
+    mha_cuda_plan plan;
+    mha_cuda_plan_forward(&plan, p);
+    mha_attention_plan a = plan.among & tiles
+                               ? describe(p, &plan, plan.tiles < processors ? plan.tiles : processors)
+                               : describe_decode(p); /* and small heads */
+    add_ways(&a, plan.ways, plan.among);
+    return a;
+}
+
 mha_status mha_cuda_explain(const mha_problem *call, mha_attention_plan *to)
 {
     mha_arena measure = {0};
-    mha_cuda_plan plan;
     TRY(mha_cuda_check_sizes(call));
     const mha_problem laid = mha_cuda_laid_out(call, &measure), *p = &laid;
     bool copied = measure.used > 0;
-    const char *obstacle = mha_cuda_obstacle(p);
     TRY(forward_path(p)(p, &measure, false));
-    if (!mha_cuda_small_obstacle(p)) *to = describe_small(p, false);
-    else if (!mha_cuda_decode_obstacle(p)) *to = describe_decode(p);
-    else if (obstacle) *to = describe_general(p, obstacle, false);
-    else {
-        int processors = mha_cuda_of(p->ctx)->processors;
-        mha_cuda_plan_forward(&plan, p);
-        *to = describe(p, &plan, plan.tiles < processors ? plan.tiles : processors);
+    switch (mha_cuda_path_forward(p)) {
+    case MHA_CUDA_PATH_SMALL: *to = describe_small(p, false); break;
+    case MHA_CUDA_PATH_DECODE: *to = describe_decode(p); break;
+    case MHA_CUDA_PATH_TILES: *to = describe_tiles(p); break;
+    case MHA_CUDA_PATH_GENERAL: *to = describe_general(p, mha_cuda_obstacle(p), false); break;
     }
     to->scratch_bytes = measure.used;
     if (copied) add_copies(to, mha_cuda_obstacle(call));
     return MHA_OK;
 }
 
+static mha_attention_plan describe_tiles_backward(const mha_problem *p)
+{
+    mha_cuda_plan plan;
+    mha_cuda_plan_backward(&plan, p);
+    mha_attention_plan a = describe(p, &plan, plan.tiles);
+    add_ways(&a, plan.ways, plan.among);
+    return a;
+}
+
 mha_status mha_cuda_explain_backward(const mha_gradient_call *call, mha_attention_plan *to)
 {
     mha_arena measure = {0};
-    mha_cuda_plan plan;
     TRY(mha_cuda_check_sizes(&call->problem));
     const mha_gradient_call laid = mha_cuda_laid_out_backward(call, &measure);
     const mha_problem *p = &laid.problem;
@@ -246,11 +286,7 @@ mha_status mha_cuda_explain_backward(const mha_gradient_call *call, mha_attentio
     TRY(backward_path(&laid)(&own, &measure, false));
     if (measure.too_large) return mha_fail(p->ctx, MHA_TOO_LARGE, "q, k: need more scratch than there is memory");
     if (obstacle) *to = describe_general(p, obstacle, true);
-    else if (!mha_cuda_small_obstacle_backward(&laid)) *to = describe_small(p, true);
-    else {
-        mha_cuda_plan_backward(&plan, p);
-        *to = describe(p, &plan, plan.tiles);
-    }
+    else *to = mha_cuda_path_backward(&laid) == MHA_CUDA_PATH_SMALL ? describe_small(p, true) : describe_tiles_backward(p);
     to->scratch_bytes = measure.used;
     if (copied) add_copies(to, mha_cuda_obstacle_backward(call));
     if (!obstacle && own.dbias.rank && !mha_cuda_bias_launches(&own))

@@ -21,8 +21,9 @@ mha_cuda_forward_path mha_cuda_hopper_forward, mha_cuda_decode_forward, mha_cuda
     mha_cuda_general_forward;
 mha_cuda_backward_path mha_cuda_hopper_backward, mha_cuda_small_backward, mha_cuda_general_backward;
 
-/* Blocks that share the keys of a head in a decode kernel. */
+/* Blocks that share the keys of a head in a decode kernel; and those of all heads. */
 int32_t mha_cuda_decode_splits(const mha_problem *p);
+int64_t mha_cuda_decode_all_blocks(const mha_problem *p);
 
 /* What the general kernels are told of a call, without scratch, gradients and maps. */
 mha_cuda_general mha_cuda_describe_general(const mha_problem *p);

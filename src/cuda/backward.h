@@ -28,8 +28,9 @@ typedef struct mha_cuda_backward {
     int32_t key_tiles;   /* of a key head */
     int32_t bound_tiles; /* of a key head, 512 keys each */
     int32_t section;     /* key heads that are worked on together */
-    int32_t together;    /* key tiles that begin with the same row tile */
+    int32_t together;    /* key tiles that begin with the same row tile: with a window all of them do */
     int32_t parts;       /* dQ in order: blocks that share a key head (schedule.h); their sums are (parts,B,H,...) */
+    int32_t ordered_tiles; /* likewise: key tiles that a head may have */
     mha_cuda_rows queries, grad_k, grad_v;
     float *powers;       /* (B,G): the power of two of a key head's numbers in the integers of dQ */
     int32_t *lost_heads; /* (B,G): whether a key or a gradient is not finite: the tiles have to be looked at */
@@ -49,6 +50,9 @@ typedef struct mha_cuda_backward {
 
     /* For the kernels of sequences that are not alike and those with maps. Tiles of all sequences of a head have numbers
      * (schedule.h): bounds are (G,bound_slots,2), rows and sums (H,row_slots,...). */
+    mha_cuda_ways ways; /* of the call: blocks leave out sequences of another way than theirs */
+    int32_t plain;      /* whether there is no slope, cap or sink, and no map */
+    int32_t mixed;      /* whether some sequences have sums in order, and others do not */
     int32_t row_slots, key_slots, bound_slots;
     int32_t first_slot, slots;         /* the key tiles of this launch: some of key_slots */
     int32_t align;                     /* mha_align */

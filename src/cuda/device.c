@@ -104,14 +104,21 @@ static mha_status find_backward(mha_context *ctx, mha_cuda_device *d)
                      mha_cuda_backward_name(type, width, kind, (mha_cuda_step)step),
                      step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(width, kind) : 0));
     }
-    enum { OF_WIDTH = MHA_CUDA_OPTIONS * MHA_CUDA_STEPS };
+    return MHA_OK;
+}
+
+static mha_status find_brief(mha_context *ctx, mha_cuda_device *d)
+{
+    enum { OF_WIDTH = MHA_CUDA_BACKWARD_KINDS * MHA_CUDA_STEPS };
     for (int n = 0; n < 2 * MHA_CUDA_WIDTHS * OF_WIDTH; n++) {
-        int type = n / OF_WIDTH / MHA_CUDA_WIDTHS, width = n / OF_WIDTH % MHA_CUDA_WIDTHS,
-            kind = n / MHA_CUDA_STEPS % MHA_CUDA_OPTIONS;
+        int type = n / OF_WIDTH / MHA_CUDA_WIDTHS, width = n / OF_WIDTH % MHA_CUDA_WIDTHS;
+        mha_cuda_kind kind = (mha_cuda_kind)(n / MHA_CUDA_STEPS % MHA_CUDA_BACKWARD_KINDS);
         mha_cuda_step step = (mha_cuda_step)(n % MHA_CUDA_STEPS);
-        TRY(find(ctx, &d->brief[type][width][kind][step], MHA_CUDA_M_backward_brief,
-                 mha_cuda_brief_name(type, width, (mha_cuda_kind)kind, step),
-                 step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(width, MHA_CUDA_FULL) : 0));
+        const char *name = mha_cuda_brief_name(type, width, kind, step);
+        if (!name) continue;
+        TRY(find(ctx, &d->brief[type][width][kind][step],
+                 kind == MHA_CUDA_SEQUENCES ? MHA_CUDA_M_backward_sequences : MHA_CUDA_M_backward_brief, name,
+                 step == MHA_CUDA_MAIN ? mha_cuda_backward_shared(width, kind) : 0));
     }
     return MHA_OK;
 }
@@ -120,6 +127,7 @@ static mha_status find_kernels(mha_context *ctx, mha_cuda_device *d)
 {
     TRY(find_forward(ctx, d));
     TRY(find_backward(ctx, d));
+    TRY(find_brief(ctx, d));
     for (int n = 0; n < MHA_CUDA_GENERAL_KERNELS; n++)
         TRY(find(ctx, &d->general[n],
                  n < MHA_CUDA_GENERAL_PREPARE ? MHA_CUDA_M_general_forward : MHA_CUDA_M_general_backward,

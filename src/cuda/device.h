@@ -22,7 +22,7 @@ typedef struct mha_cuda_device {
     CUfunction forward[2][MHA_CUDA_FORWARD_WIDTHS][MHA_CUDA_KINDS]
                       [2]; /* by type, width, kind and `few`; NULL: not in this build */
     CUfunction backward[2][MHA_CUDA_BACKWARD_WIDTHS][MHA_CUDA_BACKWARD_KINDS][MHA_CUDA_STEPS];
-    CUfunction brief[2][MHA_CUDA_WIDTHS][MHA_CUDA_OPTIONS][MHA_CUDA_STEPS]; /* backward, by type, width and kind */
+    CUfunction brief[2][MHA_CUDA_WIDTHS][MHA_CUDA_BACKWARD_KINDS][MHA_CUDA_STEPS]; /* dQ in order; NULL: likewise */
     CUfunction general[MHA_CUDA_GENERAL_KERNELS];
     CUfunction decode[2][MHA_CUDA_DECODE_WIDTHS]; /* by type and width */
     CUfunction kernels[MHA_CUDA_KERNEL_COUNT];    /* kernels.h */

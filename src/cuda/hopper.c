@@ -1,5 +1,6 @@
 /* Calls for the kernels written for Hopper: one struct with tensor maps for the copy engine, and a few launches. */
 #include "cuda/attention.h"
+#include "cuda/attention/ways.h"
 #include "cuda/backward.h"
 #include "cuda/device.h"
 #include "cuda/forward.h"
@@ -68,13 +69,23 @@ static mha_status add_maps(mha_cuda_forward *c, const mha_problem *p)
     return mha_cuda_map(p->ctx, &c->bias_map, bias, 64);
 }
 
+/* Where results go. */
+typedef struct targets {
+    mha_tensor out, lse, softmax;
+    int32_t *lost;
+} targets;
+
 /* The tiles of rows of sequences that are not alike. */
-static mha_status find_spans(const mha_problem *p, const mha_cuda_plan *plan, const mha_cuda_scratch *s)
+static mha_status find_spans(const mha_problem *p, const mha_cuda_plan *plan, const targets *to, const mha_cuda_scratch *s)
 {
     const mha_cuda_general general = mha_cuda_describe_general(p);
     mha_cuda_spans c = {.spans = s->spans,
                         .count = s->span_count,
+                        .way = plan->width == MHA_CUDA_SHORT ? MHA_CUDA_BY_SHORT_TILES : MHA_CUDA_BY_TILES,
+                        .ways = plan->ways,
+                        .lost = to->lost,
                         .B = general.B,
+                        .H = general.H,
                         .Tq = general.Tq,
                         .Tk = general.Tk,
                         .rows = plan->rows,
@@ -96,12 +107,6 @@ static mha_status find_spans(const mha_problem *p, const mha_cuda_plan *plan, co
     return mha_cuda_start(p->ctx, &l, &c);
 }
 
-/* Where results go. */
-typedef struct targets {
-    mha_tensor out, lse, softmax;
-    int32_t *lost;
-} targets;
-
 /* What all kernels but the plain ones are told beyond them. */
 static mha_status add_all(mha_cuda_forward *c, const mha_problem *p, const mha_cuda_plan *plan, const targets *to,
                           const mha_cuda_scratch *s)
@@ -111,13 +116,13 @@ static mha_status add_all(mha_cuda_forward *c, const mha_problem *p, const mha_c
     c->lost = to->lost;
     if (plan->spans) {
         c->spans = s->spans, c->span_count = s->span_count;
-        TRY(find_spans(p, plan, s));
+        TRY(find_spans(p, plan, to, s));
     }
     return plan->kind >= MHA_CUDA_MAPS ? add_maps(c, p) : MHA_OK;
 }
 
-/* The attention of `p`. */
-static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, const targets *to, const mha_cuda_scratch *s)
+/* The attention of `p`, or of the sequences that have tiles as the plan's. */
+static mha_status start_tiles(const mha_problem *p, const mha_cuda_plan *plan, const targets *to, const mha_cuda_scratch *s)
 {
     mha_cuda_device *d = mha_cuda_of(p->ctx);
     mha_cuda_forward c = {.lse = mha_cuda_view_of(to->lse),
@@ -152,21 +157,36 @@ static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, const
     return mha_cuda_start_early(p->ctx, &l, &c);
 }
 
+/* All that tiles are for: of both ways, where there are sequences of both. */
+static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, const targets *to, const mha_cuda_scratch *s)
+{
+    unsigned tiles = MHA_CUDA_BIT(MHA_CUDA_BY_TILES), others = MHA_CUDA_BIT(MHA_CUDA_BY_SHORT_TILES);
+    if (plan->among & (tiles | others)) TRY(start_tiles(p, plan, to, s));
+    if (!(plan->among & tiles) || !(plan->among & others)) return MHA_OK;
+    mha_cuda_plan own;
+    mha_cuda_plan_way(&own, p, MHA_CUDA_BY_SHORT_TILES);
+    own.ways = plan->ways;
+    return start_tiles(p, &own, to, s);
+}
+
 mha_status mha_cuda_hopper_forward(const mha_problem *p, mha_arena *arena, bool run)
 {
     mha_cuda_plan plan;
     mha_cuda_scratch s;
+    mha_problem own = *p;
     mha_cuda_plan_forward(&plan, p);
     mha_cuda_lay_forward(&s, arena, &plan, p);
-    if (!run || !plan.tiles) return MHA_OK;
-    mha_problem own = *p;
-    targets to = {p->out, p->extras.lse, p->extras.softmax, s.lost_rows};
-    if (s.q) {
-        own.q = dense_like(p->q, s.q);
-        TRY(mha_cuda_copy_tensor(p->ctx, own.q, p->q, false));
+    if (plan.tiles && run) {
+        targets to = {p->out, p->extras.lse, p->extras.softmax, s.lost_rows};
+        if (s.q) {
+            own.q = dense_like(p->q, s.q);
+            TRY(mha_cuda_copy_tensor(p->ctx, own.q, p->q, false));
+        }
+        TRY(forward(&own, &plan, &to, &s));
+        if (s.lost_rows) TRY(mha_cuda_general_repair(&own, s.lost_rows, plan.row_tiles * plan.rows / 64));
     }
-    TRY(forward(&own, &plan, &to, &s));
-    return s.lost_rows ? mha_cuda_general_repair(&own, s.lost_rows, plan.row_tiles * plan.rows / 64) : MHA_OK;
+    if (plan.among & MHA_CUDA_BIT(MHA_CUDA_BY_DECODING)) TRY(mha_cuda_decode_forward(&own, arena, run));
+    return plan.among & MHA_CUDA_BIT(MHA_CUDA_BY_SMALL_HEADS) ? mha_cuda_small_forward(&own, arena, run) : MHA_OK;
 }
 
 /* ---- Backward --------------------------------------------------------------------------------------------------- */
@@ -176,7 +196,7 @@ static mha_status get_lse(const mha_problem *p, const mha_cuda_scratch *s)
 {
     if (p->extras.softmax.rank) return MHA_OK;
     mha_cuda_plan plan;
-    mha_cuda_plan_forward(&plan, p);
+    mha_cuda_plan_anew(&plan, p);
     targets to = {dense_like(p->out, s->out), dense_lse(p, s->lse), MHA_NO_TENSOR, s->lost_anew};
     return forward(p, &plan, &to, s);
 }
@@ -214,8 +234,9 @@ static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan,
                              .key_tiles = plan->key_tiles,
                              .bound_tiles = plan->bound_tiles,
                              .section = plan->section,
-                             .together = TOGETHER,
+                             .together = mha_cuda_has_window(&p->options) ? INT32_MAX : TOGETHER,
                              .parts = plan->parts,
+                             .ordered_tiles = plan->ordered_tiles,
                              .queries = rows_of(p->q),
                              .grad_k = rows_of(dk),
                              .grad_v = rows_of(dv),
@@ -248,6 +269,8 @@ static void add_backward_options(mha_cuda_backward *c, const mha_problem *p, con
 static void add_backward_sequences(mha_cuda_backward *c, const mha_problem *p, const mha_cuda_plan *plan)
 {
     const mha_cuda_general general = mha_cuda_describe_general(p);
+    c->ways = plan->ways, c->plain = mha_cuda_is_plain(p);
+    c->mixed = !plan->brief && plan->among & MHA_CUDA_BIT(MHA_CUDA_BY_ORDER);
     c->row_slots = plan->row_slots, c->bound_slots = plan->bound_slots;
     c->key_slots = c->slots = plan->key_slots;
     c->align = general.align;
@@ -271,7 +294,7 @@ static mha_status add_backward_maps(mha_cuda_backward *c, const mha_problem *p, 
     c->mask_sixteens = can_read_together(mask, 16);
     if (!p->extras.softmax.rank) {
         mha_cuda_plan anew;
-        mha_cuda_plan_forward(&anew, p);
+        mha_cuda_plan_anew(&anew, p);
         c->lost_anew = s->lost_anew, c->anew_tiles = anew.row_tiles * anew.rows / 64;
     }
     bool room = plan->width < 2; /* for tiles of bias */
@@ -285,21 +308,19 @@ static mha_status add_backward_maps(mha_cuda_backward *c, const mha_problem *p, 
 static mha_status add_backward_bias(mha_cuda_backward *c, const mha_gradient_call *call)
 {
     const mha_attention_options *o = &call->problem.options;
-    bool all = !o->causal && o->window_left == MHA_UNLIMITED && o->window_right == MHA_UNLIMITED;
     c->dbias = mha_cuda_view_of(call->dbias);
-    return all && mha_sequences_are_alike(o) ? MHA_OK : mha_cuda_clear(call->problem.ctx, call->gradients.bias);
+    return !mha_cuda_has_window(o) && mha_sequences_are_alike(o) ? MHA_OK : mha_cuda_clear(call->problem.ctx, call->gradients.bias);
 }
 
-/* One of the kernels. */
+/* One of the kernels: those that sum dQ in order, or the others. */
 static mha_status start_step(const mha_cuda_backward *c, const mha_cuda_plan *plan, mha_context *ctx, mha_cuda_launch l,
-                             int step)
+                             int step, bool ordered)
 {
     const mha_cuda_device *d = mha_cuda_of(ctx);
     mha_cuda_step own = (mha_cuda_step)step;
-    l.kernel =
-        (plan->brief ? d->brief[plan->type][plan->width] : d->backward[plan->type][plan->width])[plan->kind][step];
-    l.name = plan->brief ? mha_cuda_brief_name(plan->type, plan->width, plan->kind, own)
-                         : mha_cuda_backward_name(plan->type, plan->width, plan->kind, own);
+    l.kernel = (ordered ? d->brief[plan->type][plan->width] : d->backward[plan->type][plan->width])[plan->kind][step];
+    l.name = ordered ? mha_cuda_brief_name(plan->type, plan->width, plan->kind, own)
+                     : mha_cuda_backward_name(plan->type, plan->width, plan->kind, own);
     return mha_cuda_start_early(ctx, &l, c);
 }
 
@@ -312,7 +333,7 @@ static mha_status start_in_turn(const mha_cuda_backward *c, const mha_cuda_plan 
     l.blocks = (int64_t)c->G * own.slots;
     for (int32_t n = 0; n < launches; n++) {
         own.first_slot = n * own.slots, own.dbias_adds = n > 0;
-        TRY(start_step(&own, plan, ctx, l, MHA_CUDA_MAIN));
+        TRY(start_step(&own, plan, ctx, l, MHA_CUDA_MAIN, false));
     }
     return MHA_OK;
 }
@@ -329,14 +350,15 @@ static mha_status start_backward(const mha_cuda_backward *c, const mha_cuda_plan
         tiles = rows = (int64_t)c->H * c->row_slots;
         bounds = (int64_t)c->G * c->bound_slots;
     }
-    const mha_cuda_launch steps[MHA_CUDA_STEPS] = {
-        [MHA_CUDA_PREPARE] = {.blocks = bounds + rows, .threads = THREADS},
-        [MHA_CUDA_MAIN] = {.blocks = plan->tiles, .threads = plan->threads, .shared = plan->shared},
-        [MHA_CUDA_CONVERT] = {.blocks = tiles, .threads = THREADS}};
-    TRY(start_step(c, plan, ctx, steps[MHA_CUDA_PREPARE], MHA_CUDA_PREPARE));
-    TRY(launches > 1 ? start_in_turn(c, plan, ctx, steps[MHA_CUDA_MAIN], launches)
-                     : start_step(c, plan, ctx, steps[MHA_CUDA_MAIN], MHA_CUDA_MAIN));
-    return start_step(c, plan, ctx, steps[MHA_CUDA_CONVERT], MHA_CUDA_CONVERT);
+    const mha_cuda_launch prepare = {.blocks = bounds + rows, .threads = THREADS},
+                          main = {.blocks = plan->tiles, .threads = plan->threads, .shared = plan->shared},
+                          ordered = {.blocks = plan->parts * key_heads, .threads = plan->threads, .shared = plan->shared},
+                          convert = {.blocks = tiles, .threads = THREADS};
+    TRY(start_step(c, plan, ctx, prepare, MHA_CUDA_PREPARE, plan->brief));
+    if (launches > 1) TRY(start_in_turn(c, plan, ctx, main, launches));
+    else if (!plan->brief) TRY(start_step(c, plan, ctx, main, MHA_CUDA_MAIN, false));
+    if (plan->parts) TRY(start_step(c, plan, ctx, ordered, MHA_CUDA_MAIN, true));
+    return start_step(c, plan, ctx, convert, MHA_CUDA_CONVERT, plan->brief);
 }
 
 mha_status mha_cuda_hopper_backward(const mha_gradient_call *call, mha_arena *arena, bool run)
@@ -347,7 +369,7 @@ mha_status mha_cuda_hopper_backward(const mha_gradient_call *call, mha_arena *ar
     mha_cuda_scratch s;
     mha_cuda_plan_backward(&plan, p);
     mha_cuda_lay_backward(&s, arena, &plan, call);
-    if (!run) return MHA_OK;
+    if (!run) return plan.among & MHA_CUDA_BIT(MHA_CUDA_BY_SMALL_HEADS) ? mha_cuda_small_backward(call, arena, false) : MHA_OK;
     if (!mha_element_count(p->q) || !mha_element_count(p->k)) {
         TRY(mha_cuda_clear(p->ctx, call->gradients.bias));
         TRY(mha_cuda_clear(p->ctx, call->gradients.q));
@@ -362,5 +384,6 @@ mha_status mha_cuda_hopper_backward(const mha_gradient_call *call, mha_arena *ar
     if (launches) TRY(add_backward_bias(&c, call));
     TRY(get_lse(p, &s));
     TRY(start_backward(&c, &plan, p->ctx, launches));
-    return plan.kind >= MHA_CUDA_OPTIONS ? mha_cuda_general_repair_backward(call, &plan, &s) : MHA_OK;
+    if (plan.kind >= MHA_CUDA_OPTIONS) TRY(mha_cuda_general_repair_backward(call, &plan, &s));
+    return plan.among & MHA_CUDA_BIT(MHA_CUDA_BY_SMALL_HEADS) ? mha_cuda_small_backward(call, arena, true) : MHA_OK;
 }

@@ -5,7 +5,8 @@
 #include <stddef.h>
 
 /* K(module, name). The order counts where a family is indexed: norm_*_wide follows its narrow version; products are sorted
- * by type, columns and sides, plain ones by size and sides; statistics on tensor cores and attention of small heads by type and width. */
+ * by type, columns and sides, plain ones by size and sides; statistics on tensor cores and attention of small heads by type and width,
+ * and these for sequences that are not alike behind the others. */
 /* clang-format off */
 #define MHA_CUDA_SIDES(K, MODULE, NAME) K(MODULE, NAME##_nn) K(MODULE, NAME##_nt) K(MODULE, NAME##_tn) K(MODULE, NAME##_tt)
 #define MHA_CUDA_KERNELS(K)                                                                                            \
@@ -14,8 +15,12 @@
     K(rows, column_sums) K(rows, add_sums) K(spans, forward_spans)                                                     \
     K(small_forward, small_forward_bf16_16) K(small_forward, small_forward_bf16_32)                                    \
     K(small_forward, small_forward_f16_16) K(small_forward, small_forward_f16_32)                                      \
+    K(small_forward, small_forward_bf16_16_sequences) K(small_forward, small_forward_bf16_32_sequences)                \
+    K(small_forward, small_forward_f16_16_sequences) K(small_forward, small_forward_f16_32_sequences)                  \
     K(small_backward, small_backward_bf16_16) K(small_backward, small_backward_bf16_32)                                \
     K(small_backward, small_backward_f16_16) K(small_backward, small_backward_f16_32)                                  \
+    K(small_backward, small_backward_bf16_16_sequences) K(small_backward, small_backward_bf16_32_sequences)            \
+    K(small_backward, small_backward_f16_16_sequences) K(small_backward, small_backward_f16_32_sequences)              \
     K(norm, norm_forward) K(norm, norm_forward_wide) K(norm, norm_about) K(norm, norm_about_wide)                      \
     K(norm, norm_columns) K(norm, norm_back)                                                                           \
     K(rotary, rotary) K(rotary, rotary_tables)                                                                         \

@@ -1,13 +1,11 @@
 #include "cuda/plan.h"
+#include "cuda/attention/ways.h"
 #include "cuda/general.h"
 #include "cuda/schedule.h"
 #include "cuda/spans.h"
 
-enum { HEAD_WIDTHS = MHA_CUDA_WIDTHS };
-
 /* ---- Kernels ---------------------------------------------------------------------------------------------------- */
 
-static const int widths[HEAD_WIDTHS] = {64, 128};
 const int mha_cuda_decode_widths[MHA_CUDA_DECODE_WIDTHS] = {64, 128, 256};
 
 /* The columns of the backward kernels, and the rows and keys of their tiles. */
@@ -26,7 +24,7 @@ static const struct {
     int columns, keys[MHA_CUDA_KINDS];
 } forward_widths[MHA_CUDA_FORWARD_WIDTHS] = {
     {64, {128, 128, 128, 128, 128, 128}}, {128, {128, 128, 128, 128, 128, 128}}, {96, {128, 128, 128, 128, 128, 128}},
-    {192, {112, 112, 96, 64, 96}},        {256, {80, 80, 64, 64, 64}},           [MHA_CUDA_SHORT] = {64, {64}}};
+    {192, {112, 112, 112, 64, 96}},       {256, {80, 80, 80, 64, 64}},           [MHA_CUDA_SHORT] = {64, {64, 0, 64}}};
 
 int mha_cuda_forward_keys(int width, mha_cuda_kind kind) { return forward_widths[width].keys[kind]; }
 
@@ -80,180 +78,6 @@ int mha_cuda_decode_width(const mha_problem *p)
     return width;
 }
 
-bool mha_cuda_has_bias_tiles(mha_tensor bias)
-{
-    enum { STEP = 16 };
-    const int64_t each = (int64_t)mha_type_size(bias.type), most = INT64_C(1) << 40;
-    bool good = bias.rank && mha_element_count(bias) && bias.size[2] > 1 && bias.size[3] > 1 && bias.stride[3] == 1 &&
-                (uintptr_t)bias.data % STEP == 0;
-    for (int axis = 0; axis < 3; axis++) {
-        int64_t bytes = bias.stride[axis] * each;
-        good = good && (bias.size[axis] == 1 || (bytes > 0 && bytes % STEP == 0 && bytes < most));
-    }
-    return good;
-}
-
-/* ---- What the kernels of Hopper cannot do ----------------------------------------------------------------------- */
-
-/* One reason against a call. */
-typedef struct obstacle {
-    bool there;
-    const char *what;
-} obstacle;
-
-static const char *first_of(const obstacle *all, size_t count)
-{
-    for (size_t n = 0; n < count; n++)
-        if (all[n].there) return all[n].what;
-    return NULL;
-}
-
-/* Whether a call has what only the kernels with options take. */
-static bool has_options(const mha_problem *p)
-{
-    const mha_attention_options *o = &p->options;
-    return o->alibi_slopes.rank || o->sinks.rank || o->softcap > 0;
-}
-
-/* Whether rows see keys by their position. */
-static bool has_window(const mha_attention_options *o)
-{
-    return o->causal || o->window_left != MHA_UNLIMITED || o->window_right != MHA_UNLIMITED;
-}
-
-bool mha_cuda_has_spans(const mha_problem *p)
-{
-    return !mha_sequences_are_alike(&p->options) || p->options.align == MHA_ALIGN_OFFSET;
-}
-
-/* Whether scores of pairs have numbers of their own. */
-static bool has_maps(const mha_problem *p)
-{
-    const mha_attention_options *o = &p->options;
-    return o->mask.rank || o->bias.rank || o->dropout > 0;
-}
-
-/* Whether scores have nothing of their own but a bias of the type of q, in tiles. */
-static bool has_bias_alone(const mha_problem *p)
-{
-    const mha_attention_options *o = &p->options;
-    return mha_cuda_has_bias_tiles(o->bias) && o->bias.type == p->q.type && !o->mask.rank && !(o->dropout > 0) &&
-           !(o->softcap > 0) && !o->alibi_slopes.rank;
-}
-
-static const char *options_obstacle(const mha_problem *p)
-{
-    const mha_attention_options *o = &p->options;
-    const obstacle all[] = {{p->extras.weights.rank > 0, "weights"},
-                            {p->extras.scores.rank > 0, "scores"},
-                            {!(o->scale > 0 && o->scale < 1e30f), "a scale that is not above 0 and below 1e30"}};
-    return first_of(all, sizeof all / sizeof *all);
-}
-
-static const char *options_obstacle_backward(const mha_problem *p)
-{
-    const mha_attention_options *o = &p->options;
-    bool options = has_options(p) || mha_cuda_has_spans(p) || has_maps(p);
-    const obstacle all[] = {
-        {p->extras.weights.rank > 0, "weights"},
-        {p->extras.scores.rank > 0, "scores"},
-        {!(o->scale > 0 && o->scale < 1e30f), "a scale that is not above 0 and below 1e30"},
-        {options && p->q.data && mha_same_view(p->out, p->q), "results in place of q, with options"}};
-    return first_of(all, sizeof all / sizeof *all);
-}
-
-/* The copy engine takes rows of 16-bit numbers, in steps of 16 bytes. */
-const char *mha_cuda_view_obstacle(const mha_problem *p, mha_tensor t)
-{
-    enum { STEP = 8 }; /* elements of 16 bytes */
-    const int64_t most = (INT64_C(1) << 40) / 2;
-    if (!t.rank) return NULL;
-    if (t.type == MHA_FLOAT32) return "float32";
-    if (t.type != p->q.type) return "types that are not alike";
-    if (!mha_element_count(t)) return NULL;
-    bool strides = t.stride[3] != 1;
-    for (int axis = 0; axis < 3; axis++)
-        strides =
-            strides || (t.size[axis] > 1 && (t.stride[axis] <= 0 || t.stride[axis] % STEP || t.stride[axis] >= most));
-    if (strides) return "strides that the copy engine cannot take";
-    return (uintptr_t)t.data % 16 ? "an address that is not a multiple of 16 bytes" : NULL;
-}
-
-/* The tensors that both directions read and write. */
-static const char *views_obstacle(const mha_problem *p)
-{
-    const mha_tensor all[] = {p->q, p->k, p->v, p->out};
-    const char *why = NULL;
-    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = mha_cuda_view_obstacle(p, all[n]);
-    return why;
-}
-
-static bool is_known_width(int64_t width)
-{
-    bool known = false;
-    for (int n = 0; n < HEAD_WIDTHS; n++) known |= width == widths[n];
-    return known;
-}
-
-/* The copy engine fills rows with zeros up to the width of a kernel. */
-static bool can_fill(int64_t width, int64_t most) { return width > 0 && width <= most && width % 8 == 0; }
-
-const char *mha_cuda_obstacle(const mha_problem *p)
-{
-    const char *why = views_obstacle(p);
-    if (!why && (!can_fill(p->D, 256) || !can_fill(p->E, 256))) why = "widths that are not multiples of 8 up to 256";
-    return why ? why : options_obstacle(p);
-}
-
-const char *mha_cuda_obstacle_backward(const mha_gradient_call *call)
-{
-    const mha_problem *p = &call->problem;
-    const mha_attention_gradients *g = &call->gradients;
-    const mha_tensor all[] = {call->dout, g->q, g->k, g->v};
-    const obstacle others[] = {{g->alibi_slopes.rank > 0, "gradients.alibi_slopes"},
-                               {g->sinks.rank > 0, "gradients.sinks"},
-                               {call->dlse.rank > 0, "dlse"},
-                               {g->importance.rank > 0, "importance"},
-                               {call->others, "keys that a layer adds"}};
-    const char *why = views_obstacle(p);
-    if (!why && (!can_fill(p->D, 256) || !can_fill(p->E, 256))) why = "widths that are not multiples of 8 up to 256";
-    if (!why) why = options_obstacle_backward(p);
-    if (!why && !p->extras.softmax.rank) why = mha_cuda_obstacle(p); /* of the other forward pass */
-    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = mha_cuda_view_obstacle(p, all[n]);
-    return why ? why : first_of(others, sizeof others / sizeof *others);
-}
-
-const char *mha_cuda_decode_obstacle(const mha_problem *p)
-{
-    const mha_tensor all[] = {p->k, p->v};
-    const char *why = NULL;
-    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = mha_cuda_view_obstacle(p, all[n]);
-    const obstacle others[] = {
-        {mha_arena_times(p->share, p->Tq) > MHA_CUDA_DECODE_ROWS, "more than 16 rows"},
-        {p->q.type == MHA_FLOAT32, "float32"},
-        {!can_fill(p->D, 256) || !can_fill(p->E, 256), "widths that are not multiples of 8 up to 256"},
-        {p->options.dropout > 0, "dropout"},
-        {p->extras.weights.rank || p->extras.scores.rank, "weights or scores"},
-        {!mha_element_count(p->q) || !mha_element_count(p->k), "no rows or no keys"}};
-    return why ? why : first_of(others, sizeof others / sizeof *others);
-}
-
-const char *mha_cuda_stats_obstacle(const mha_problem *p)
-{
-    const mha_attention_options *o = &p->options;
-    const mha_tensor all[] = {p->q, p->k};
-    const char *why = NULL;
-    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = mha_cuda_view_obstacle(p, all[n]);
-    const obstacle others[] = {{o->mask.rank > 0, "mask"},
-                               {o->bias.rank > 0, "bias"},
-                               {o->softcap > 0, "softcap"},
-                               {o->alibi_slopes.rank > 0, "slopes"},
-                               {!is_known_width(p->D), "a width that is neither 64 nor 128"},
-                               {!(o->scale > 0 && o->scale < 1e30f), "a scale that is not above 0 and below 1e30"},
-                               {!mha_element_count(p->q) || !mha_element_count(p->k), "no rows or no keys"}};
-    return why ? why : first_of(others, sizeof others / sizeof *others);
-}
-
 /* Kernels count with 32 bits. */
 mha_status mha_cuda_check_sizes(const mha_problem *p)
 {
@@ -298,8 +122,8 @@ static void start(mha_cuda_plan *plan, const mha_problem *p)
     int64_t right = o->causal ? 0 : o->window_right;
     *plan = (mha_cuda_plan){
         .type = p->q.type == MHA_FLOAT16,
-        .kind = has_options(p)  ? MHA_CUDA_OPTIONS
-                : has_window(o) ? MHA_CUDA_WINDOW
+        .kind = mha_cuda_has_options(p)  ? MHA_CUDA_OPTIONS
+                : mha_cuda_has_window(o) ? MHA_CUDA_WINDOW
                                 : MHA_CUDA_FULL,
         .offset = clamp(offset, -p->Tq, p->Tk),
         .left = clamp(o->window_left == MHA_UNLIMITED ? -p->Tq : offset - o->window_left, -p->Tq, p->Tk),
@@ -320,18 +144,18 @@ static int64_t forward_time(const mha_cuda_plan *plan, const mha_problem *p, int
     return rounds * seen * (tile > 192 ? 17 : tile > 128 ? 12 : 10);
 }
 
-void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
+void mha_cuda_plan_way(mha_cuda_plan *plan, const mha_problem *p, mha_cuda_way way)
 {
     int64_t widest = p->D > p->E ? p->D : p->E, Tq = mha_cuda_most_of(p, 2);
     start(plan, p);
     plan->width = forward_width_of(widest);
     plan->spans = mha_cuda_has_spans(p);
     /* Dropout alone is faster where all warps that compute decide for themselves. */
-    if (has_maps(p)) plan->kind = p->options.bias.rank || !p->options.mask.rank ? MHA_CUDA_MAPS : MHA_CUDA_BITS;
+    if (mha_cuda_has_maps(p)) plan->kind = p->options.bias.rank || !p->options.mask.rank ? MHA_CUDA_MAPS : MHA_CUDA_BITS;
     else if (plan->spans) plan->kind = MHA_CUDA_OPTIONS;
-    if (has_bias_alone(p) && widest <= 128) plan->kind = MHA_CUDA_BIASED;
-    /* One tile of 256 rows, with blocks of 64 keys to have registers for it. The bits are not those of other blocks, so rows decide. */
-    if (!plan->width && plan->kind == MHA_CUDA_FULL && Tq > 192 && Tq <= 256) plan->width = MHA_CUDA_SHORT;
+    if (mha_cuda_has_bias_alone(p) && widest <= 128) plan->kind = MHA_CUDA_BIASED;
+    /* One tile of 256 rows, with blocks of 64 keys to have registers for it: the bits are not those of other blocks. */
+    if (way == MHA_CUDA_BY_SHORT_TILES) plan->width = MHA_CUDA_SHORT;
     /* What a row computes is the same in tiles of fewer rows. */
     plan->few = forward_time(plan, p, Tq, 128) <= forward_time(plan, p, Tq, plan->width == MHA_CUDA_SHORT ? 256 : 192);
     plan->keys = mha_cuda_forward_keys(plan->width, plan->kind);
@@ -348,10 +172,28 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
     plan->shared = mha_cuda_forward_shared(plan->width, plan->kind, plan->few);
 }
 
+static void plan_forward(mha_cuda_plan *plan, const mha_problem *p, mha_cuda_ways ways)
+{
+    const unsigned both = MHA_CUDA_BIT(MHA_CUDA_BY_TILES) | MHA_CUDA_BIT(MHA_CUDA_BY_SHORT_TILES),
+                   among = mha_cuda_ways_among(p, ways);
+    bool is_short = (among & both) == MHA_CUDA_BIT(MHA_CUDA_BY_SHORT_TILES);
+    mha_cuda_plan_way(plan, p, is_short ? MHA_CUDA_BY_SHORT_TILES : MHA_CUDA_BY_TILES);
+    plan->ways = ways, plan->among = among;
+}
+
+void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p) { plan_forward(plan, p, mha_cuda_ways_forward(p)); }
+
+void mha_cuda_plan_anew(mha_cuda_plan *plan, const mha_problem *p)
+{
+    mha_cuda_ways ways = mha_cuda_ways_forward(p);
+    ways.small = ways.decoded = MHA_CUDA_NONE;
+    plan_forward(plan, p, ways);
+}
+
 /* Tiles of rows that key tile `tile` of a brief call adds to. */
 static int64_t steps_of(const mha_cuda_plan *plan, int32_t tile)
 {
-    bool window = plan->kind == MHA_CUDA_WINDOW && tile; /* the first one writes all rows */
+    bool window = plan->kind != MHA_CUDA_FULL && tile; /* the first one writes all rows */
     return plan->row_tiles - mha_cuda_first_rows(tile * plan->keys, plan->rows, plan->row_tiles, plan->right, window);
 }
 
@@ -397,13 +239,27 @@ static int32_t backward_section(const mha_cuda_plan *plan, int64_t heads, int64_
     return sections ? tiles_of(heads, sections) : 1;
 }
 
+/* Where dQ of sequences is summed in order: of all, or, where other sums are integers, by one block for each head. */
+static void plan_order(mha_cuda_plan *plan, const mha_problem *p)
+{
+    const int32_t most = tiles_of(plan->ways.ordered, plan->keys);
+    plan->ordered_tiles = plan->key_tiles < most ? plan->key_tiles : most;
+    plan->brief = !(plan->among & MHA_CUDA_BIT(MHA_CUDA_BY_TILES));
+    plan->parts = plan->brief ? parts_of(plan, p->B * p->G) : 1;
+    if (!plan->brief) return;
+    plan->kernel = mha_cuda_brief_name(plan->type, plan->width, plan->kind, MHA_CUDA_MAIN);
+    plan->bound_tiles = plan->bound_slots = 0;
+    plan->tiles = (int32_t)(plan->parts * p->G * p->B);
+}
+
 void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
 {
-    enum { BRIEF = 512 }; /* rows and keys: beyond, one block for a head is slower than many that add integers */
     int64_t Tq = mha_cuda_most_of(p, 2), Tk = mha_cuda_most_of(p, 3), widest = p->D > p->E ? p->D : p->E;
     start(plan, p);
+    plan->ways = mha_cuda_ways_backward(p);
+    plan->among = mha_cuda_ways_among(p, plan->ways);
     while (backward_widths[plan->width].columns < widest) plan->width++;
-    if (has_maps(p)) plan->kind = MHA_CUDA_MAPS;
+    if (mha_cuda_has_maps(p)) plan->kind = MHA_CUDA_MAPS;
     else if (mha_cuda_has_spans(p)) plan->kind = MHA_CUDA_SEQUENCES;
     plan->spans = plan->kind >= MHA_CUDA_MAPS;
     plan->kernel = mha_cuda_backward_name(plan->type, plan->width, plan->kind, MHA_CUDA_MAIN);
@@ -416,12 +272,7 @@ void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
     plan->section = backward_section(plan, p->B * p->G, p->Tq * backward_widths[plan->width].columns * 8 * p->share);
     plan->shared = mha_cuda_backward_shared(plan->width, plan->kind);
     if (plan->spans) plan_slots(plan, p);
-    plan->brief = plan->width < MHA_CUDA_WIDTHS && plan->kind < MHA_CUDA_OPTIONS && p->Tq <= BRIEF && p->Tk <= BRIEF;
-    if (!plan->brief) return;
-    plan->kernel = mha_cuda_brief_name(plan->type, plan->width, plan->kind, MHA_CUDA_MAIN);
-    plan->parts = parts_of(plan, p->B * p->G);
-    plan->bound_tiles = 0;
-    plan->tiles = (int32_t)(plan->parts * p->G * p->B);
+    if (plan->among & MHA_CUDA_BIT(MHA_CUDA_BY_ORDER)) plan_order(plan, p);
 }
 
 int32_t mha_cuda_bias_launches(const mha_gradient_call *call)
@@ -491,7 +342,7 @@ void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda
     MHA_TAKE(arena, s->numbers, mha_arena_times(rows, MHA_CUDA_ROW_NUMBERS));
     if (p->extras.softmax.rank) return;
     mha_cuda_plan anew;
-    mha_cuda_plan_forward(&anew, p);
+    mha_cuda_plan_anew(&anew, p);
     MHA_TAKE(arena, s->lost_anew, (int64_t)anew.tiles * anew.rows / 64);
     lay_spans(s, arena, &anew, p);
 }

@@ -6,6 +6,8 @@
 
 #include "attention/gradient.h"
 #include "core/arena.h"
+#include "cuda/attention/obstacles.h"
+#include "cuda/schedule.h"
 
 /* Kernels of a backward call, in the order in which they run. */
 typedef enum mha_cuda_step { MHA_CUDA_PREPARE, MHA_CUDA_MAIN, MHA_CUDA_CONVERT, MHA_CUDA_STEPS } mha_cuda_step;
@@ -36,9 +38,12 @@ typedef struct mha_cuda_plan {
     int width; /* 0: 64, 1: 128, backward 2: 256, forward 2: 96, 3: 192, 4: 256; the next larger one that there is; MHA_CUDA_SHORT */
     mha_cuda_kind kind;
     bool spans;    /* forward: sequences are not alike, and a kernel finds their tiles; backward: blocks find them */
+    mha_cuda_ways ways;    /* of sequences (schedule.h), */
+    unsigned among;        /* and a bit for each that one of them may go */
     bool few;      /* forward: tiles of fewer rows, of which fewer are wasted, or more multiprocessors have one */
-    bool brief;    /* backward: few keys, dQ summed in the order of their tiles */
-    int32_t parts; /* of `brief`: blocks that share a key head, 1 to key_tiles (schedule.h) */
+    bool brief;    /* backward: few keys, dQ of all sequences summed in the order of their tiles */
+    int32_t parts; /* of sums in order: blocks that share a key head, 1 to ordered_tiles (schedule.h) */
+    int32_t ordered_tiles; /* likewise: key tiles of a head */
     const char *kernel;                        /* the one that does most of the work */
     int32_t offset;                            /* row i stands at i + offset; within [-Tq, Tk] */
     int32_t left, right;                       /* row i sees keys from i + left to i + right; likewise */
@@ -82,28 +87,9 @@ const char *mha_cuda_decode_name(int type, int width);
 const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step);
 const char *mha_cuda_brief_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step);
 
-/* What of a call the kernels of Hopper cannot do; NULL if nothing. */
-const char *mha_cuda_obstacle(const mha_problem *p);
-const char *mha_cuda_obstacle_backward(const mha_gradient_call *call);
-
-/* The same of a tensor: its type, strides and address. */
-const char *mha_cuda_view_obstacle(const mha_problem *p, mha_tensor t);
-
-/* The same for the decode kernels. */
-const char *mha_cuda_decode_obstacle(const mha_problem *p);
-
 /* Columns of the decode kernels; which of them a call without obstacles runs: the smallest that holds D and E. */
 extern const int mha_cuda_decode_widths[MHA_CUDA_DECODE_WIDTHS];
 int mha_cuda_decode_width(const mha_problem *p);
-
-/* The same for statistics on tensor cores. */
-const char *mha_cuda_stats_obstacle(const mha_problem *p);
-
-/* Whether what a sequence sees has to be read from device memory, which the host does not do. */
-bool mha_cuda_has_spans(const mha_problem *p);
-
-/* Whether the copy engine takes a bias: tiles of 64 rows and 128 bytes of keys. */
-bool mha_cuda_has_bias_tiles(mha_tensor bias);
 
 /* Whether the kernels can count the rows of a call; otherwise MHA_UNSUPPORTED. */
 mha_status mha_cuda_check_sizes(const mha_problem *p);
@@ -112,8 +98,10 @@ mha_status mha_cuda_check_sizes(const mha_problem *p);
  * up in: the host cannot read its length. */
 int64_t mha_cuda_most_of(const mha_problem *p, int axis);
 
-/* Fill the plan of a call without obstacles. */
+/* Fill the plan of a call without obstacles; of another forward pass, which has tiles for all sequences; and of the tiles of one way. */
 void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p);
+void mha_cuda_plan_anew(mha_cuda_plan *plan, const mha_problem *p);
+void mha_cuda_plan_way(mha_cuda_plan *plan, const mha_problem *p, mha_cuda_way way);
 void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p);
 
 /* In how many launches the kernels with maps compute the gradient of a bias as well: in one, or in one for each sequence if

@@ -13,6 +13,32 @@
 #define MHA_CUDA_SHARED static inline
 #endif
 
+/* Which kernels a sequence has: its own rows and keys, without padding, decide, and what is the same for all of a call. So it has the same
+ * ones, and the same bits, alone and in any batch; where sequences are not alike, each kernel of a call leaves out those of the others. */
+typedef enum mha_cuda_way {
+    MHA_CUDA_BY_TILES,
+    MHA_CUDA_BY_SHORT_TILES, /* forward, MHA_CUDA_SHORT_ABOVE rows and not many more: blocks of fewer keys */
+    MHA_CUDA_BY_ORDER,       /* backward, few rows and keys: dQ is summed in order */
+    MHA_CUDA_BY_DECODING,    /* forward, very few rows */
+    MHA_CUDA_BY_SMALL_HEADS, /* few rows and keys of narrow heads */
+    MHA_CUDA_WAYS
+} mha_cuda_way;
+
+/* The most rows, and keys where they count, of a sequence that goes a way; NONE where none does. */
+typedef struct mha_cuda_ways {
+    int32_t short_rows, ordered, decoded, small;
+} mha_cuda_ways;
+
+enum { MHA_CUDA_NONE = -1, MHA_CUDA_SHORT_ABOVE = 192, MHA_CUDA_SHORT_ROWS = 256 };
+
+MHA_CUDA_SHARED mha_cuda_way mha_cuda_way_of(mha_cuda_ways w, int32_t rows, int32_t keys)
+{
+    if (rows <= w.small && keys <= w.small) return MHA_CUDA_BY_SMALL_HEADS;
+    if (rows <= w.decoded) return MHA_CUDA_BY_DECODING;
+    if (rows <= w.ordered && keys <= w.ordered) return MHA_CUDA_BY_ORDER;
+    return rows > MHA_CUDA_SHORT_ABOVE && rows <= w.short_rows ? MHA_CUDA_BY_SHORT_TILES : MHA_CUDA_BY_TILES;
+}
+
 /* Tile `tile` of head `head`, counted over all sequences. */
 typedef struct mha_cuda_place {
     int32_t head, tile;
@@ -88,6 +114,9 @@ MHA_CUDA_SHARED int32_t mha_cuda_decode_keys(int32_t width, int32_t length)
 {
     return width == 64 && length < MHA_CUDA_DECODE_LONG ? 512 : 65536 / width;
 }
+
+/* The fewest that there are. */
+MHA_CUDA_SHARED int32_t mha_cuda_decode_least(int32_t width) { return mha_cuda_decode_keys(width, 0); }
 
 /* How many of these blocks a sequence of at most Tk keys may have. If lengths differ, one that is not long may have more of them
  * than a longer one. */

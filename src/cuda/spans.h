@@ -2,6 +2,7 @@
 #ifndef MHA_CUDA_SPANS_H
 #define MHA_CUDA_SPANS_H
 
+#include "schedule.h"
 #include "view.h"
 
 /* A tile of rows of a sequence, in a batch whose sequences are not alike. */
@@ -15,9 +16,12 @@ typedef struct mha_cuda_span {
 
 /* What the kernel that finds them is told. */
 typedef struct mha_cuda_spans {
-    mha_cuda_span *spans; /* up to B * row_tiles; tiles with many rows before them first */
+    mha_cuda_span *spans; /* up to B * row_tiles, of sequences that go this way; tiles with many rows before them first */
     int32_t *count;       /* so many there are */
-    int32_t B, Tq, Tk;    /* Tq and Tk: what a sequence has at most */
+    mha_cuda_way way;
+    mha_cuda_ways ways; /* of the call */
+    int32_t *lost;      /* as in forward.h: 0 for sequences that no tiles are for; or NULL */
+    int32_t B, H, Tq, Tk; /* Tq and Tk: what a sequence has at most */
     int32_t rows;         /* of a tile */
     int32_t row_tiles;    /* of Tq rows */
     int32_t align, causal;

@@ -15,6 +15,7 @@ typedef enum arrangement { ALONE, PADDED, PACKED, ARRANGEMENTS } arrangement;
 typedef struct batch {
     int64_t B, H, G, Tq, Tk, D, E;
     mha_type type; /* of q, k, v, out and dout */
+    bool fused;    /* without extras and gradients that fused kernels do not have */
     mha_attention_options options;
     int64_t *queries, *keys, *offsets, *query_starts, *key_starts;
     unsigned char *q, *k, *v, *dout, *mask, *sets;
@@ -100,7 +101,7 @@ static void draw_lengths(batch *s, rng *r)
     s->key_starts = array(s->B + 1, sizeof(int64_t));
     for (int64_t b = 0; b < s->B; b++) {
         int64_t few = s->Tq < 9 ? s->Tq : 9;
-        s->queries[b] = rng_between(r, 0, rng_chance(r, 0.6) ? few : s->Tq);
+        s->queries[b] = rng_between(r, 0, rng_chance(r, s->fused ? 0.2 : 0.6) ? few : s->Tq);
         s->keys[b] = rng_between(r, rng_chance(r, 0.1) ? 0 : 1, s->Tk);
         s->offsets[b] = rng_between(r, -5, s->Tk);
         s->query_starts[b + 1] = s->query_starts[b] + s->Tq;
@@ -114,6 +115,7 @@ static void draw_options(batch *s, rng *r)
     *o = (mha_attention_options)MHA_ATTENTION_DEFAULTS;
     o->causal = rng_chance(r, 0.4);
     o->align = (mha_align)rng_between(r, 0, 2);
+    if (s->fused && rng_chance(r, 0.6)) return;
     if (rng_chance(r, 0.2)) o->window_left = rng_between(r, 0, 40);
     if (rng_chance(r, 0.2)) o->softcap = 4;
     if (rng_chance(r, 0.2)) o->dropout = 0.3f;
@@ -125,7 +127,18 @@ static void draw_options(batch *s, rng *r)
     if (rng_chance(r, 0.3)) o->sinks = mha_tensor_1d(s->sinks, MHA_FLOAT32, s->H);
 }
 
-static batch batch_make(uint64_t seed, bool half)
+/* Common widths, and lengths about which kernels change, without what only general kernels have. */
+static void draw_fused(batch *s, rng *r)
+{
+    static const int64_t widths[] = {16, 32, 64, 64, 80, 96, 128, 128, 192, 256};
+    s->fused = true;
+    s->type = rng_chance(r, 0.5) ? MHA_BFLOAT16 : MHA_FLOAT16;
+    s->D = s->E = widths[rng_between(r, 0, (int64_t)(sizeof widths / sizeof *widths) - 1)];
+    s->Tq = s->Tk = rng_chance(r, 0.5) ? rng_between(r, 1, 300) : rng_between(r, 301, 700);
+    if (rng_chance(r, 0.3)) s->Tk = rng_between(r, 1, 1200);
+}
+
+static batch batch_make(uint64_t seed, bool half, bool fused)
 {
     rng r = rng_make(seed, 88);
     batch s = {.B = rng_between(&r, 1, 4), .G = rng_between(&r, 1, 2), .type = half ? MHA_BFLOAT16 : MHA_FLOAT32};
@@ -134,6 +147,7 @@ static batch batch_make(uint64_t seed, bool half)
     s.Tk = rng_chance(&r, 0.3) ? rng_between(&r, 500, 1400) : rng_between(&r, 1, 200);
     s.D = rng_chance(&r, 0.5) ? rng_between(&r, 1, 20) : 32;
     s.E = rng_chance(&r, 0.5) ? rng_between(&r, 1, 20) : 32;
+    if (fused) draw_fused(&s, &r);
     int64_t map = s.B * s.H * s.Tq * s.Tk;
     s.q = numbers(&r, s.type, s.B * s.Tq * s.H * s.D);
     s.k = numbers(&r, s.type, s.B * s.Tk * s.G * s.D);
@@ -201,6 +215,11 @@ static void results_make(const batch *s, result all[RESULTS])
         all[n] = made[n];
         all[n].all.data = array(count + 1, mha_type_size(made[n].all.type));
         memset(all[n].all.data, 0xff, (size_t)count * mha_type_size(made[n].all.type)); /* NaN */
+    }
+    if (s->fused) {
+        all[WEIGHTS].all.rank = all[SCORES].all.rank = all[DSLOPES].all.rank = all[WORTH].all.rank = 0;
+        all[DQ].all.type = all[DK].all.type = s->type;
+        if (s->Tq % 2) all[DBIAS].all.rank = 0;
     }
     if (!s->options.bias.rank) all[DBIAS].all.rank = 0;
     if (!s->options.alibi_slopes.rank) all[DSLOPES].all.rank = 0;
@@ -282,6 +301,7 @@ static void run(const batch *s, mha_context *ctx, result all[RESULTS], arrangeme
     g.bias = view(s, &all[DBIAS], how, b);
     g.alibi_slopes = view(s, &all[DSLOPES], how, b);
     g.importance = view(s, &all[WORTH], how, b);
+    if (s->fused) dlse = (mha_tensor)MHA_NO_TENSOR;
     expect(!mha_attention_backward(ctx, &g, &saved, dout, dlse, &o), "%s", mha_context_error(ctx));
     expect(!run_stats(s, ctx, all, how, b, q, k, &o), "%s", mha_context_error(ctx));
 }
@@ -305,7 +325,7 @@ static bool is_padding(const batch *s, axes of, int64_t b, const int64_t at[4])
 static void compare(const batch *s, const result *alone, const result *got, int n, const char *what)
 {
     mha_tensor a = alone->all, g = got->all;
-    int64_t size[4] = {1, 1, 1, 1}, width = (int64_t)mha_type_size(a.type), wrong = 0;
+    int64_t size[4] = {1, 1, 1, 1}, width = (int64_t)mha_type_size(a.type), wrong[4] = {0};
     for (int axis = 0; axis < a.rank; axis++) size[axis] = a.size[axis];
     for (int64_t m = 0; a.rank && m < size[0] * size[1] * size[2] * size[3]; m++) {
         const int64_t at[4] = {m / size[3] / size[2] / size[1], m / size[3] / size[2] % size[1], m / size[3] % size[2],
@@ -315,11 +335,13 @@ static void compare(const batch *s, const result *alone, const result *got, int 
         const char *x = (const char *)a.data + place * width, *y = (const char *)g.data + place * width;
         bool hidden_key = alone->axes == OF_MAPS && at[3] >= s->keys[at[0]];
         double value = element_get(y, a.type);
-        if (is_padding(s, alone->axes, at[0], at)) wrong += value != expected_in_padding(s, n, at[3]);
-        else if (hidden_key) wrong += isnan(value);
-        else wrong += memcmp(x, y, (size_t)width) != 0;
+        if (is_padding(s, alone->axes, at[0], at)) wrong[at[0]] += value != expected_in_padding(s, n, at[3]);
+        else if (hidden_key) wrong[at[0]] += isnan(value);
+        else wrong[at[0]] += memcmp(x, y, (size_t)width) != 0;
     }
-    expect(!wrong, "%s: %lld numbers of %s differ", what, (long long)wrong, names[n]);
+    for (int64_t b = 0; b < s->B; b++)
+        expect(!wrong[b], "%s, D %d, sequence of %d x %d: %d numbers of %s differ", what, (int)s->D, (int)s->queries[b],
+               (int)s->keys[b], (int)wrong[b], names[n]);
 }
 
 static void run_batch(const batch *s, const char *isa, uint64_t seed)
@@ -337,16 +359,19 @@ static void run_batch(const batch *s, const char *isa, uint64_t seed)
     mha_context_free(ctx);
 }
 
-static void run_all(bool half)
+static void run_all(int64_t count, bool half, bool fused)
 {
-    for (uint64_t seed = 0; seed < 40; seed++) {
+    for (int64_t seed = 0; seed < count; seed++) {
         if (!sampled()) continue;
-        batch s = batch_make(seed, half);
-        for_each_isa (isa) run_batch(&s, isa, seed);
+        batch s = batch_make((uint64_t)seed, half, fused);
+        for_each_isa (isa) run_batch(&s, isa, (uint64_t)seed);
         batch_free(&s);
     }
 }
 
-TEST(padding_changes_no_bit) { run_all(false); }
+TEST(padding_changes_no_bit) { run_all(40, false, false); }
 
-TEST(padding_changes_no_bit_of_bfloat16) { run_all(true); }
+TEST(padding_changes_no_bit_of_bfloat16) { run_all(40, true, false); }
+
+/* On a GPU each width and length has kernels of its own: more cases are worth their time there. */
+TEST(padding_changes_no_bit_of_fused_kernels) { run_all(cases_from(16), true, true); }

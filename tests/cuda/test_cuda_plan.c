@@ -2,6 +2,7 @@
  * said where the device is not there. */
 #include "core/device.h"
 #include "cuda/attention/small_plan.h"
+#include "cuda/attention/ways.h"
 #include "cuda/general.h"
 #include "cuda/plan.h"
 #include "cuda/schedule.h"
@@ -111,8 +112,8 @@ TEST(tiles_of_all_widths)
     } cases[] = {{64, {128, 128, 128, 128, 128, 128}},
                  {96, {128, 128, 128, 128, 128, 128}},
                  {128, {128, 128, 128, 128, 128, 128}},
-                 {192, {112, 112, 96, 64, 96}},
-                 {256, {80, 80, 64, 64, 64}}};
+                 {192, {112, 112, 112, 64, 96}},
+                 {256, {80, 80, 80, 64, 64}}};
     mha_context *ctx = remote_context();
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)
         for (int kind = 0; kind < MHA_CUDA_KINDS && cases[n].keys[kind]; kind++) {
@@ -351,7 +352,8 @@ TEST(calls_of_small_heads)
         mha_gradient_call call = {.gradients = a.gradients, .dout = a.dout};
         mha_problem *p = &call.problem;
         expect(!mha_problem_make(p, ctx, MHA_SHAPE, a.out, &a.extras, a.q, a.k, a.v, &a.options), "case %zu", n / 4);
-        bool small = !mha_cuda_small_obstacle(p), back = !mha_cuda_small_obstacle_backward(&call);
+        bool small = mha_cuda_path_forward(p) == MHA_CUDA_PATH_SMALL,
+             back = mha_cuda_path_backward(&call) == MHA_CUDA_PATH_SMALL;
         expect(small == cases[n / 4].small && back == small, "case %zu: %d %d", n / 4, small, back);
         if (!small) continue;
         mha_cuda_small_plan plan = mha_cuda_plan_small(p, false);
@@ -380,12 +382,86 @@ TEST(options_are_for_other_kernels_than_those_of_small_heads)
         if (n == 8) a.extras.weights = mha_tensor_4d(NULL, MHA_FLOAT32, 2, 4, 50, 40);
         mha_problem p;
         expect(!mha_problem_make(&p, ctx, MHA_SHAPE, a.out, &a.extras, a.q, a.k, a.v, &a.options), "case %d", n);
-        expect(!mha_cuda_small_obstacle(&p) == (n < 3), "case %d", n);
-        if (n < 3) {
-            static const int32_t offsets[] = {40, 0, -10};
-            expect(mha_cuda_plan_small(&p, false).offset == offsets[n], "case %d", n);
-        }
+        expect((mha_cuda_path_forward(&p) == MHA_CUDA_PATH_SMALL) == (n < 3 || n == 5), "case %d", n);
+        mha_cuda_small_plan plan = mha_cuda_plan_small(&p, false);
+        bool sequences = plan.kernel == MHA_CUDA_K_small_forward_bf16_16_sequences;
+        expect(sequences == (n == 5) && (sequences || plan.kernel == MHA_CUDA_K_small_forward_bf16_16), "case %d", n);
+        static const int32_t offsets[] = {40, 0, -10};
+        if (n < 3) expect(plan.offset == offsets[n], "case %d", n);
     }
+    mha_context_free(ctx);
+}
+
+/* ---- Ways of sequences ------------------------------------------------------------------------------------------ */
+
+/* Each sequence by its own rows and keys; a call has the kernels of all that it may have sequences for. */
+TEST(ways_of_sequences)
+{
+    const mha_cuda_ways all = {.short_rows = 256, .ordered = 100, .decoded = 4, .small = 16},
+                        none = {MHA_CUDA_NONE, MHA_CUDA_NONE, MHA_CUDA_NONE, MHA_CUDA_NONE};
+    static const struct {
+        int32_t rows, keys;
+        mha_cuda_way way;
+    } cases[] = {{16, 16, MHA_CUDA_BY_SMALL_HEADS}, {4, 17, MHA_CUDA_BY_DECODING},      {0, 17, MHA_CUDA_BY_DECODING},
+                 {5, 17, MHA_CUDA_BY_ORDER},        {100, 100, MHA_CUDA_BY_ORDER},      {17, 101, MHA_CUDA_BY_TILES},
+                 {192, 9, MHA_CUDA_BY_TILES},       {193, 9, MHA_CUDA_BY_SHORT_TILES},  {256, 9, MHA_CUDA_BY_SHORT_TILES},
+                 {257, 9, MHA_CUDA_BY_TILES},       {4, 1 << 30, MHA_CUDA_BY_DECODING}, {17, 16, MHA_CUDA_BY_ORDER}};
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        mha_cuda_way got = mha_cuda_way_of(all, cases[n].rows, cases[n].keys);
+        expect(got == cases[n].way, "case %zu: %d, not %d", n, got, cases[n].way);
+        got = mha_cuda_way_of(none, cases[n].rows, cases[n].keys);
+        expect(got == MHA_CUDA_BY_TILES, "case %zu: %d without ways", n, got);
+    }
+}
+
+enum {
+    TILES = MHA_CUDA_BIT(MHA_CUDA_BY_TILES),
+    SHORT = MHA_CUDA_BIT(MHA_CUDA_BY_SHORT_TILES),
+    ORDER = MHA_CUDA_BIT(MHA_CUDA_BY_ORDER),
+    DECODING = MHA_CUDA_BIT(MHA_CUDA_BY_DECODING),
+    SMALL = MHA_CUDA_BIT(MHA_CUDA_BY_SMALL_HEADS)
+};
+
+static void expect_ways(mha_context *ctx, const question *a, unsigned forward, unsigned backward, int line)
+{
+    mha_problem p;
+    expect(!mha_problem_make(&p, ctx, MHA_SHAPE, a->out, &a->extras, a->q, a->k, a->v, &a->options), "line %d: %s",
+           line, mha_context_error(ctx));
+    unsigned got = mha_cuda_ways_among(&p, mha_cuda_ways_forward(&p));
+    expect(got == forward, "line %d: forward %x, not %x", line, got, forward);
+    got = mha_cuda_ways_among(&p, mha_cuda_ways_backward(&p));
+    expect(got == backward, "line %d: backward %x, not %x", line, got, backward);
+}
+
+#define WAYS(forward, backward, Tq, Tk, D, ...)                         \
+    do {                                                                \
+        question a = ask(MHA_BFLOAT16, 2, 4, 2, Tq, Tk, D);             \
+        __VA_ARGS__;                                                    \
+        expect_ways(ctx, &a, forward, backward, __LINE__);              \
+    } while (0)
+
+TEST(ways_of_calls)
+{
+    mha_context *ctx = remote_context();
+    mha_tensor lengths = mha_tensor_1d((void *)16, MHA_INT32, 2), row = mha_tensor_1d(NULL, MHA_FLOAT32, 4);
+    WAYS(TILES, TILES, 600, 600, 64, (void)a);
+    WAYS(TILES, ORDER, 300, 300, 64, (void)a);
+    WAYS(SHORT, ORDER, 200, 600, 64, a.k.size[2] = a.v.size[2] = 500);
+    WAYS(DECODING, ORDER, 8, 300, 64, (void)a);
+    WAYS(DECODING, ORDER, 8, 300, 64, a.options.key_lengths = lengths);
+    WAYS(SMALL, SMALL, 8, 100, 32, a.options.key_lengths = a.options.query_lengths = lengths);
+    WAYS(DECODING | SMALL, ORDER | SMALL, 8, 300, 32, a.options.key_lengths = lengths);
+    WAYS(TILES | SHORT | DECODING, TILES | ORDER, 600, 600, 64, a.options.query_lengths = a.options.key_lengths = lengths);
+    WAYS(TILES | SHORT | DECODING, TILES, 600, 600, 64, a.options.query_lengths = lengths);
+    WAYS(TILES | DECODING, TILES | ORDER, 600, 600, 64, a.options.query_lengths = a.options.key_lengths = lengths,
+         a.options.causal = true);
+    WAYS(TILES | DECODING, TILES | ORDER, 600, 600, 128, a.options.query_lengths = a.options.key_lengths = lengths);
+    WAYS(TILES | DECODING, TILES, 600, 600, 256, a.options.query_lengths = a.options.key_lengths = lengths);
+    WAYS(TILES | DECODING, TILES, 600, 600, 64, a.options.query_lengths = lengths, a.options.alibi_slopes = row);
+    WAYS(TILES, TILES, 600, 600, 64, a.options.query_lengths = lengths, a.options.dropout = 0.5f);
+    WAYS(SHORT, ORDER, 200, 300, 64, a.options.key_lengths = lengths);
+    WAYS(TILES | SHORT | DECODING | SMALL, TILES | ORDER | SMALL, 600, 600, 16,
+         a.options.query_lengths = a.options.key_lengths = lengths);
     mha_context_free(ctx);
 }
 
@@ -582,8 +658,14 @@ TEST(kernels_of_backward_calls)
     BACKWARD_KERNEL("backward_bf16_256_maps", a = ask(MHA_BFLOAT16, 2, 4, 2, 700, 600, 256), a.options.mask = pairs);
     BACKWARD_KERNEL("backward_bf16_256_sequences", a = ask(MHA_BFLOAT16, 2, 1, 1, 9, 9, 256),
                     a.options.key_lengths = lengths);
-    BACKWARD_KERNEL("backward_bf16_128_sequences", a = ask(MHA_BFLOAT16, 2, 1, 1, 9, 9, 128),
+    BACKWARD_KERNEL("backward_bf16_128_brief_sequences", a = ask(MHA_BFLOAT16, 2, 1, 1, 9, 9, 128),
                     a.options.key_lengths = lengths);
+    BACKWARD_KERNEL("backward_f16_64_brief_sequences", a = ask(MHA_FLOAT16, 2, 4, 2, 512, 512, 40),
+                    a.options.query_lengths = a.options.key_lengths = lengths, a.options.causal = true);
+    BACKWARD_KERNEL("backward_f16_64_sequences", a = ask(MHA_FLOAT16, 2, 4, 2, 512, 513, 40),
+                    a.options.query_lengths = a.options.key_lengths = lengths);
+    BACKWARD_KERNEL("backward_bf16_64_sequences", a = ask(MHA_BFLOAT16, 2, 4, 4, 512, 512, 64),
+                    a.options.key_lengths = lengths, a.options.alibi_slopes = row);
     mha_context_free(ctx);
 }
 

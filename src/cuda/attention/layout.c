@@ -1,4 +1,5 @@
 #include "cuda/attention/layout.h"
+#include "cuda/attention/ways.h"
 #include "cuda/device.h"
 #include "cuda/plan.h"
 
@@ -28,7 +29,7 @@ static void make_dense(const mha_problem *p, tensors all, mha_arena *arena)
     }
 }
 
-static bool is_general(const mha_problem *p) { return mha_cuda_obstacle(p) && mha_cuda_decode_obstacle(p); }
+static bool is_general(const mha_problem *p) { return mha_cuda_path_forward(p) == MHA_CUDA_PATH_GENERAL; }
 
 mha_problem mha_cuda_laid_out(const mha_problem *p, mha_arena *arena)
 {

@@ -31,6 +31,8 @@ const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool 
 #undef FEW
     static const char *const of_short[TYPES][2] = {{"forward_bf16_64_short", "forward_bf16_64_short_few"},
                                                    {"forward_f16_64_short", "forward_f16_64_short_few"}};
+    static const char *const short_options[TYPES] = {"forward_bf16_64_short_options", "forward_f16_64_short_options"};
+    if (width == MHA_CUDA_SHORT && kind == MHA_CUDA_OPTIONS) return short_options[type];
     if (width == MHA_CUDA_SHORT) return kind == MHA_CUDA_FULL ? of_short[type][few] : NULL;
     return few && !width && of_few[type][kind] ? of_few[type][kind] : names[type][width][kind];
 }
@@ -77,15 +79,21 @@ const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_
 
 const char *mha_cuda_brief_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step)
 {
-#define NAMES(kernel)                                                  \
-    {                                                                  \
-        kernel, kernel "_window", kernel "_prepare", kernel "_convert" \
+#define STEPS(main, kernel)                          \
+    {                                                \
+        kernel "_prepare", main, kernel "_convert" \
     }
-    static const char *const names[TYPES][MHA_CUDA_WIDTHS][MHA_CUDA_OPTIONS + 2] = {
-        {NAMES("backward_bf16_64_brief"), NAMES("backward_bf16_128_brief")},
-        {NAMES("backward_f16_64_brief"), NAMES("backward_f16_128_brief")}};
+#define NAMES(kernel)                                                                            \
+    {                                                                                            \
+        [MHA_CUDA_FULL] = STEPS(kernel "_brief", kernel "_brief"),                               \
+        [MHA_CUDA_WINDOW] = STEPS(kernel "_brief_window", kernel "_brief"),                      \
+        [MHA_CUDA_SEQUENCES] = {                                                                 \
+            kernel "_brief_sequences_prepare", kernel "_brief_sequences", kernel "_sequences_convert" \
+        }                                                                                        \
+    }
+    static const char *const names[TYPES][MHA_CUDA_WIDTHS][MHA_CUDA_BACKWARD_KINDS][MHA_CUDA_STEPS] = {
+        {NAMES("backward_bf16_64"), NAMES("backward_bf16_128")}, {NAMES("backward_f16_64"), NAMES("backward_f16_128")}};
 #undef NAMES
-    return names[type][width][step == MHA_CUDA_MAIN      ? (int)kind
-                              : step == MHA_CUDA_PREPARE ? MHA_CUDA_OPTIONS
-                                                         : MHA_CUDA_OPTIONS + 1];
+#undef STEPS
+    return names[type][width][kind][step];
 }

@@ -2,6 +2,7 @@
 #ifndef MHA_CUDA_SMALL_H
 #define MHA_CUDA_SMALL_H
 
+#include "../schedule.h"
 #include "../view.h"
 
 /* Columns, rows and keys of a head, at most; rows of a warp, or keys of one; and keys that a row goes through at a time, forward. */
@@ -20,6 +21,12 @@ typedef struct mha_cuda_small {
     int32_t G;      /* key heads of a sequence */
     int32_t group;  /* query heads of a key head */
     int32_t offset; /* row i sees keys up to i + offset; Tk where it sees all */
+
+    /* Of sequences that are not alike: then Tq and Tk are what one has at most. */
+    int32_t B, align, causal;
+    mha_cuda_ways ways;           /* of the call: other sequences are left out */
+    int64_t query_rows, key_rows; /* sizes of axis 2 of q and k */
+    mha_cuda_view offsets, query_lengths, key_lengths, query_starts, key_starts;
 } mha_cuda_small;
 
 #endif

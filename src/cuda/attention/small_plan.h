@@ -1,4 +1,4 @@
-/* When attention runs in the kernels of narrow heads and short sequences, and how they are started. Plain C without the driver, as
+/* How the kernels of narrow heads and short sequences are started. Plain C without the driver, as
  * plan.h. */
 #ifndef MHA_CUDA_SMALL_PLAN_H
 #define MHA_CUDA_SMALL_PLAN_H
@@ -6,11 +6,6 @@
 #include "cuda/attention/small.h"
 #include "cuda/kernels.h"
 #include "cuda/plan.h"
-
-/* What of a call these kernels cannot do; NULL if nothing. Sizes of a batch and numbers of heads do not count, so that they change
- * no bits. */
-const char *mha_cuda_small_obstacle(const mha_problem *p);
-const char *mha_cuda_small_obstacle_backward(const mha_gradient_call *call);
 
 typedef struct mha_cuda_small_plan {
     mha_cuda_kernel kernel;
@@ -20,7 +15,7 @@ typedef struct mha_cuda_small_plan {
     int32_t offset; /* as mha_cuda_small has it */
 } mha_cuda_small_plan;
 
-/* The plan of a call without obstacles. */
+/* The plan of a call that has sequences for these kernels. */
 mha_cuda_small_plan mha_cuda_plan_small(const mha_problem *p, bool backward);
 
 #endif

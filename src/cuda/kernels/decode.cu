@@ -3,7 +3,8 @@
  * The query heads of a key head read its keys together: up to 16 rows, the rows of one matrix product. A block has 256 to 1024
  * keys of a key head (mha_cuda_decode_keys); one warp copies them, four compute, with 16 keys of every tile each. Blocks write their
  * sums to memory; the last block of a key head that is done adds them up in their order, so that bits depend on the number of keys
- * and the width alone. Memory is what limits it: every key and value is read once.
+ * and the width alone. Memory is what limits it: every key and value is read once. Where sequences are not alike, those with more rows
+ * are left to other kernels.
  *
  * Kernels have W = 64, 128 or 256 columns. Narrower rows are filled with zeros: those of keys and values by the copy engine, those of
  * q when they are brought. With 256 columns, tiles have 32 keys, so that two blocks fit into a multiprocessor, and two warps share 16
@@ -29,7 +30,7 @@ template <typename T, int W> struct shared_memory {
     alignas(1024) T v[STAGES][KEYS * W];
     alignas(16) T q[ROWS * QUERY_PITCH];
     float reference[GROUPS][ROWS], sum[GROUPS][ROWS];
-    int is_last;
+    int is_last, found; /* found: the sequence of a slot */
     unsigned lost; /* rows that have to be computed in float64 */
     alignas(8) uint64_t full[STAGES], empty[STAGES];
 };
@@ -47,22 +48,58 @@ template <int KEYS> MHA_DEVICE uint32_t piece_at(uint32_t tile, int row, int pie
  * `lowest` on. */
 struct part {
     sequence s;
-    int g, head, split, first, last, rows, lowest, parts; /* `head` of all sequences */
+    int g, head, split, first, last, lowest, parts; /* `head` of all sequences; -1: there is nothing for the block */
+    int queries, rows;                              /* of a query head, and of the key head */
+    int64_t base;                                   /* the number of the head's first block among all */
 };
 
-template <int W> MHA_DEVICE part part_of(const mha_cuda_decode &c, int n)
+/* Split `split` of key head g of a sequence. */
+template <int W> MHA_DEVICE part part_of(const mha_cuda_decode &c, const sequence &s, int g, int split, int64_t base)
 {
     enum { KEYS = MHA_CUDA_DECODE_TILE(W) };
-    const general &g = c.g;
-    int head = c.first_head + n / c.splits, split = n % c.splits;
-    part p = {sequence_of(g, head / g.G), head % g.G, head, split, 0, 0, g.share * g.Tq, 0, 0};
-    if (p.s.queries <= 0) return p;
-    int low = visible_keys(g, p.s, 0).low, high = visible_keys(g, p.s, p.s.queries - 1).high;
+    /* Padding is written here, too. There is memory for it, or only for the rows that are no padding. */
+    int queries = s.padded * c.g.share <= c.room ? s.padded : s.queries;
+    part p = {s, g, s.b * c.g.G + g, split, 0, 0, 0, 0, queries, queries * c.g.share, base};
+    if (s.queries <= 0) return p;
+    int low = visible_keys(c.g, s, 0).low, high = visible_keys(c.g, s, s.queries - 1).high;
     if (low >= high) return p;
-    int shift = __ffs(mha_cuda_decode_keys(W, p.s.length)) - 1; /* a power of two */
+    int shift = __ffs(mha_cuda_decode_keys(W, s.length)) - 1; /* a power of two */
     p.first = max(split << shift, low / KEYS * KEYS), p.last = min((split + 1) << shift, high);
     p.lowest = low >> shift, p.parts = ((high - 1) >> shift) - p.lowest + 1;
     return p;
+}
+
+/* That of a block, where each sequence has as many. */
+template <int W> MHA_DEVICE part part_of(const mha_cuda_decode &c, int n)
+{
+    int head = c.first_head + n / c.splits;
+    return part_of<W>(c, sequence_of(c.g, head / c.g.G), head % c.g.G, n % c.splits, (int64_t)head * c.splits);
+}
+
+/* And where sequences lie packed: all threads of the block look for the sequence of its slot. */
+template <int W> MHA_DEVICE part part_of_slot(const mha_cuda_decode &c, int n, int &found)
+{
+    const general &g = c.g;
+    const int least = mha_cuda_decode_least(W), slot = n / g.G;
+    if (threadIdx.x == 0) found = g.B;
+    __syncthreads();
+    for (int b = threadIdx.x; b < g.B; b += blockDim.x) {
+        sequence s = sequence_of(g, b);
+        int first = mha_cuda_first_slot(b, s.key_row, least, 0, true), count = max(1, (s.keys + least - 1) / least);
+        if (slot >= first && slot < first + count) atomicMin(&found, b);
+    }
+    __syncthreads();
+    if (found == g.B) return {{}, 0, -1};
+    const sequence s = sequence_of(g, found);
+    int first = mha_cuda_first_slot(found, s.key_row, least, 0, true);
+    return part_of<W>(c, s, n % g.G, slot - first, (int64_t)(n % g.G) * c.slots + first);
+}
+
+/* Whether a part is this launch's: one of its heads, of a sequence that is decoded. */
+MHA_DEVICE bool is_here(const mha_cuda_decode &c, const part &p)
+{
+    return p.head >= c.first_head && p.head < c.first_head + c.heads &&
+           (c.alike || mha_cuda_way_of(c.ways, p.s.queries, p.s.length) == MHA_CUDA_BY_DECODING);
 }
 
 /* Copies tiles n to n + count - 1, as many of them as there are. */
@@ -103,9 +140,9 @@ template <int W> MHA_DEVICE void fetch_tiles(const mha_cuda_decode &c)
 template <typename T, int W> MHA_DEVICE void bring_rows(shared_memory<T, W> &s, const general &g, const part &p)
 {
     for (int r = threadIdx.x / 32; r < ROWS; r += WARPS) {
-        int i = r % g.Tq;
+        int i = r % p.queries;
         bool there = r < p.rows && i < p.s.queries;
-        int64_t from = there ? place(g.q, p.s.query_batch, p.g * g.share + r / g.Tq, p.s.query_row + i, 0) : 0;
+        int64_t from = there ? place(g.q, p.s.query_batch, p.g * g.share + r / p.queries, p.s.query_row + i, 0) : 0;
 #pragma unroll
         for (int d = threadIdx.x % 32; d < W; d += 32)
             s.q[r * shared_memory<T, W>::QUERY_PITCH + d] =
@@ -121,8 +158,8 @@ struct row {
 
 MHA_DEVICE row row_of(const general &c, const part &p, int n)
 {
-    int i = n % c.Tq;
-    return {p.g * c.share + n / c.Tq, i, n < p.rows ? visible_to_row(c, p.s, i) : range{0, 0}};
+    int i = n % p.queries;
+    return {p.g * c.share + n / p.queries, i, n < p.rows ? visible_to_row(c, p.s, i) : range{0, 0}};
 }
 
 /* A score with options: a function, so that the loop over tiles stays short. */
@@ -245,7 +282,7 @@ MHA_DEVICE void compute_tiles(shared_memory<T, W> &s, const mha_cuda_decode &c, 
                 make_float2(o[i][2 * h], o[i][2 * h + 1]);
     }
     group_sync(1, COMPUTE);
-    int64_t first = ((int64_t)p.head * c.splits + p.split) * p.rows;
+    int64_t first = (p.base + p.split) * c.room;
     for (int n = threadIdx.x; n < p.rows * W; n += COMPUTE) {
         int r = n / W;
         float top = -INFINITY, all = 0, x = 0;
@@ -321,9 +358,9 @@ template <int W> MHA_DEVICE unsigned merge(const mha_cuda_decode &c, const part 
     int lane = threadIdx.x % LANES;
     unsigned members = LANES == 32 ? ~0u : 0xffffu << threadIdx.x % 32 / LANES * LANES, lost_rows = 0;
     for (int from = 0; from < p.rows; from += LINES) {
-        int r = from + threadIdx.x / LANES, i = r % g.Tq, h = p.g * g.share + r / g.Tq;
+        int r = from + threadIdx.x / LANES, i = r % p.queries, h = p.g * g.share + r / p.queries;
         bool there = r < p.rows && i < p.s.padded, sees = false;
-        int64_t first = ((int64_t)p.head * c.splits + p.lowest) * p.rows + min(r, p.rows - 1);
+        int64_t first = (p.base + p.lowest) * c.room + min(r, p.rows - 1);
         const float2 *parts = (const float2 *)c.softmax + first;
         const float4 *sums = (const float4 *)c.sums + first * (W / 4) + lane;
         float top = -INFINITY, sum = 0, sink = -INFINITY;
@@ -333,11 +370,11 @@ template <int W> MHA_DEVICE unsigned merge(const mha_cuda_decode &c, const part 
             for (int n = 0; n < AT_ONCE; n++)
 #pragma unroll
                 for (int f = 0; f < FOURS; f++)
-                    if (k + n < p.parts) x[n][f] = __ldcg(sums + (k + n) * p.rows * (W / 4) + LANES * f);
+                    if (k + n < p.parts) x[n][f] = __ldcg(sums + (k + n) * c.room * (W / 4) + LANES * f);
         };
         bring(0);
         for (int k = lane; k < p.parts; k += LANES) {
-            float2 part = __ldcg(parts + k * p.rows);
+            float2 part = __ldcg(parts + k * c.room);
             if (part.y != 0) top = fmaxf(top, part.x), sees = true;
         }
         for (int k = LANES / 2; k; k /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, k));
@@ -348,7 +385,7 @@ template <int W> MHA_DEVICE unsigned merge(const mha_cuda_decode &c, const part 
         for (int k = 0; k < p.parts; k += AT_ONCE) {
             if (k) bring(k);
             float2 part = make_float2(0, 0); /* of one of these blocks */
-            if (lane < AT_ONCE && k + lane < p.parts) part = __ldcg(parts + (k + lane) * p.rows);
+            if (lane < AT_ONCE && k + lane < p.parts) part = __ldcg(parts + (k + lane) * c.room);
             float by = part.y == 0 ? 0 : weight_of(part.x - top);
 #pragma unroll
             for (int n = 0; n < AT_ONCE; n++) {
@@ -377,6 +414,18 @@ template <int W> MHA_DEVICE unsigned merge(const mha_cuda_decode &c, const part 
     return lost_rows;
 }
 
+/* Rows of padding that there is no memory for. */
+MHA_DEVICE void clear_padding(const mha_cuda_decode &c, const part &p)
+{
+    const general &g = c.g;
+    int count = p.s.padded - p.queries;
+    for (int n = threadIdx.x; n < count * g.share * (g.E / 4); n += COMPUTE) {
+        int line = n / (g.E / 4), i = p.queries + line % count, h = p.g * g.share + line / count;
+        put(g, p, h, i, n % (g.E / 4) * 4, make_float4(0, 0, 0, 0));
+        if (n % (g.E / 4) == 0) store_softmax(g, p.s, h, i, softmax{-INFINITY, 0});
+    }
+}
+
 /* Whether this block is the last one of its head to come here, with its sums in memory. */
 template <typename S> MHA_DEVICE bool is_last(S &s, const mha_cuda_decode &c, const part &p)
 {
@@ -396,8 +445,8 @@ template <typename S> MHA_DEVICE bool is_last(S &s, const mha_cuda_decode &c, co
 template <int W> MHA_DEVICE void forget_sums(const mha_cuda_decode &c, const part &p)
 {
     enum { LINE = 128 };
-    const float *sums = c.sums + ((int64_t)p.head * c.splits + p.lowest) * p.rows * W;
-    uintptr_t at = ((uintptr_t)sums + LINE - 1) / LINE * LINE, end = (uintptr_t)(sums + (int64_t)p.parts * p.rows * W) / LINE * LINE;
+    const float *sums = c.sums + (p.base + p.lowest) * c.room * W;
+    uintptr_t at = ((uintptr_t)sums + LINE - 1) / LINE * LINE, end = (uintptr_t)(sums + (int64_t)p.parts * c.room * W) / LINE * LINE;
     for (at += threadIdx.x * LINE; at < end; at += COMPUTE * LINE) forget_line(at);
 }
 
@@ -413,7 +462,8 @@ template <typename T, int W> MHA_DEVICE void decode(const mha_cuda_decode &c)
         if (c.alike && blockIdx.x < FIRST_BLOCKS) fetch_tiles<W>(c);
     }
     wait_for_last();
-    const part p = part_of<W>(c, blockIdx.x);
+    const part p = c.slots ? part_of_slot<W>(c, blockIdx.x, s.found) : part_of<W>(c, blockIdx.x);
+    if (!is_here(c, p)) return;
     if (threadIdx.x == 0) s.lost = 0;
     if (p.first < p.last) {
         if (threadIdx.x == COMPUTE) { /* the first tiles are on their way before anything else is done */
@@ -433,13 +483,14 @@ template <typename T, int W> MHA_DEVICE void decode(const mha_cuda_decode &c)
         if (!is_last(s, c, p)) return;
     } else if (p.parts || p.split > 0 || threadIdx.x >= COMPUTE) return; /* where no row sees a key, the first block says so */
     unsigned lost = merge<W>(c, p);
+    clear_padding(c, p);
     bool any_lost = group_any(1, COMPUTE, lost);
     forget_sums<W>(c, p);
     if (!any_lost) return;
     if (lost) atomicOr(&s.lost, lost);
     group_sync(1, COMPUTE);
     for (int r = threadIdx.x / 32; r < p.rows; r += WARPS)
-        if (s.lost >> r & 1) finish_exactly<W>(g, p.s.b, p.g * g.share + r / g.Tq, r % g.Tq);
+        if (s.lost >> r & 1) finish_exactly<W>(g, p.s.b, p.g * g.share + r / p.queries, r % p.queries);
 }
 
 } // namespace

@@ -12,9 +12,24 @@ MHA_DEVICE sequence sequence_of(const mha_cuda_spans &c, int b)
     return find_sequence(c, c.query_rows, c.key_rows, b);
 }
 
+MHA_DEVICE mha_cuda_way way_of(const mha_cuda_spans &c, const sequence &s)
+{
+    return mha_cuda_way_of(c.ways, s.queries, s.length);
+}
+
 MHA_DEVICE int tiles_of(const mha_cuda_spans &c, int b)
 {
-    return (sequence_of(c, b).padded + c.rows - 1) / c.rows;
+    const sequence s = sequence_of(c, b);
+    return way_of(c, s) == c.way ? (s.padded + c.rows - 1) / c.rows : 0;
+}
+
+/* Nothing of a tile that no kernel computes is lost. */
+MHA_DEVICE void clear_lost(const mha_cuda_spans &c, int b, int level)
+{
+    const mha_cuda_way way = way_of(c, sequence_of(c, b));
+    if (!c.lost || way == MHA_CUDA_BY_TILES || way == MHA_CUDA_BY_SHORT_TILES) return;
+    for (int h = 0; h < c.H; h++)
+        for (int n = 0; n < c.rows / 64; n++) c.lost[(((int64_t)b * c.H + h) * c.row_tiles + level) * (c.rows / 64) + n] = 0;
 }
 
 MHA_DEVICE mha_cuda_span span_of(const mha_cuda_spans &c, const sequence &s, int row)
@@ -47,5 +62,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) forward_spans(const __grid
         all += tiles;
     }
     if (n == 0) *c.count = all;
+    clear_lost(c, b, level);
     if (level < tiles_of(c, b)) c.spans[before] = span_of(c, sequence_of(c, b), level * c.rows);
 }

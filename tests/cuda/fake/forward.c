@@ -60,8 +60,12 @@ const char *fake_spans(const fake_launch *l)
     for (int32_t level = c->row_tiles - 1; level >= 0; level--)
         for (int32_t b = 0; b < c->B; b++) {
             mha_cuda_span s = sequence_of(c, b);
+            mha_cuda_way way = mha_cuda_way_of(c->ways, s.queries, s.length);
+            bool tiles = way == MHA_CUDA_BY_TILES || way == MHA_CUDA_BY_SHORT_TILES;
             s.row = level * c->rows;
-            if (s.row < s.padded) c->spans[(*c->count)++] = s;
+            if (way == c->way && s.row < s.padded) c->spans[(*c->count)++] = s;
+            for (int n = 0; !tiles && c->lost && n < c->H * c->rows / 64; n++)
+                c->lost[(((int64_t)b * c->H + n / (c->rows / 64)) * c->row_tiles + level) * (c->rows / 64) + n % (c->rows / 64)] = 0;
         }
     return NULL;
 }

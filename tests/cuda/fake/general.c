@@ -147,16 +147,31 @@ static void put_row(const mha_cuda_general *c, const sequence *s, int64_t h, int
     }
 }
 
+static void forward_of(const mha_cuda_general *c, const sequence *s, row *r)
+{
+    for (int64_t h = 0; h < c->H; h++)
+        for (int64_t i = 0; i < s->padded; i++) {
+            weigh(c, s, h, i, r);
+            put_row(c, s, h, i, r);
+        }
+}
+
 void fake_general_forward(const mha_cuda_general *c)
 {
     row r = row_make(c);
     for (int64_t b = 0; b < c->B; b++) {
         sequence s = sequence_of(c, b);
-        for (int64_t h = 0; h < c->H; h++)
-            for (int64_t i = 0; i < s.padded; i++) {
-                weigh(c, &s, h, i, &r);
-                put_row(c, &s, h, i, &r);
-            }
+        forward_of(c, &s, &r);
+    }
+    row_free(&r);
+}
+
+void fake_general_forward_of(const mha_cuda_general *c, mha_cuda_ways ways, mha_cuda_way way)
+{
+    row r = row_make(c);
+    for (int64_t b = 0; b < c->B; b++) {
+        sequence s = sequence_of(c, b);
+        if (mha_cuda_way_of(ways, (int32_t)s.queries, (int32_t)s.length) == way) forward_of(c, &s, &r);
     }
     row_free(&r);
 }

@@ -37,7 +37,7 @@ static int width_of(const char *name)
 size_t fake_parameter_bytes(const char *name)
 {
     static const char *const forward[] = {"",      "_window", "_few",      "_window_few", "_options",  "_maps",
-                                          "_bits", "_bias",   "_bias_few", "_short",      "_short_few"};
+                                          "_bits", "_bias",   "_bias_few", "_short",      "_short_few", "_short_options"};
     static const char *const backward[] = {"",
                                            "_window",
                                            "_options",
@@ -52,7 +52,10 @@ size_t fake_parameter_bytes(const char *name)
                                            "_maps_convert",
                                            "_sequences",
                                            "_sequences_prepare",
-                                           "_sequences_convert"};
+                                           "_sequences_convert",
+                                           "_brief_sequences",
+                                           "_brief_sequences_prepare"};
+    enum { BACKWARD = sizeof backward / sizeof *backward };
     char known[64];
     for (int n = 0; n < 2 * WIDTHS; n++) {
         const char *type = n % 2 ? "bf16" : "f16";
@@ -61,7 +64,7 @@ size_t fake_parameter_bytes(const char *name)
             snprintf(known, sizeof known, "forward_%s_%d%s", type, width, forward[k]);
             if (!strcmp(name, known)) return sizeof(mha_cuda_forward);
         }
-        for (int k = 0; n < 2 * BACKWARD_WIDTHS && k < 15; k++) {
+        for (int k = 0; n < 2 * BACKWARD_WIDTHS && k < BACKWARD; k++) {
             snprintf(known, sizeof known, "backward_%s_%d%s", type, width, backward[k]);
             if (!strcmp(name, known)) return sizeof(mha_cuda_backward);
         }
@@ -171,9 +174,9 @@ static const char *forward_maps(const mha_cuda_forward *c, bool half, int rows, 
 /* The keys of a block: FORWARD_KERNEL in forward.cu and forward_wide.cu. */
 static int keys_of_forward(const char *name, int width)
 {
-    static const int wide[2][3] = {{112, 96, 64}, {80, 64, 64}}; /* plain, with options or bits, with maps */
+    static const int wide[2][3] = {{112, 96, 64}, {80, 64, 64}}; /* plain or with options, with bits, with maps */
     if (width <= 128) return strstr(name, "_short") ? 64 : 128;
-    return wide[width > 192][strstr(name, "_maps") ? 2 : strstr(name, "_options") || strstr(name, "_bits") ? 1 : 0];
+    return wide[width > 192][strstr(name, "_maps") ? 2 : strstr(name, "_bits") ? 1 : 0];
 }
 
 /* Whether a kernel of D columns is the narrowest for heads of `widest`. */
@@ -403,24 +406,36 @@ static const char *copy(const mha_cuda_copy *c)
 /* Whether a sequence may have fewer keys than the longest. */
 static bool may_be_shorter(const mha_cuda_general *g) { return g->key_lengths.data || g->key_starts.data; }
 
+/* Whether there are blocks enough for all keys. */
+static bool has_blocks(const mha_cuda_decode *c, int width)
+{
+    int32_t least = mha_cuda_decode_keys(width, 0);
+    if (c->g.key_starts.data) return c->slots == c->g.B + (int32_t)c->g.k.size[2] / least;
+    for (int32_t length = 1; length <= c->g.Tk; length++)
+        if (c->splits < up(length, mha_cuda_decode_keys(width, length)) && (length == c->g.Tk || may_be_shorter(&c->g)))
+            return false;
+    return !c->slots;
+}
+
 static const char *decode(const fake_launch *l)
 {
     const mha_cuda_decode *c = (const void *)l->parameter;
     fake_map k = fake_map_of(&c->k), v = fake_map_of(&c->v);
-    int width = width_of(l->name), widest = c->g.D > c->g.E ? c->g.D : c->g.E;
+    int width = width_of(l->name), widest = c->g.D > c->g.E ? c->g.D : c->g.E, rows = c->g.share * c->g.Tq;
     uint32_t tile = width > 128 ? 32 : 64;
     if (width != (widest <= 64 ? 64 : widest <= 128 ? 128 : 256)) return "a kernel of another width";
-    for (int32_t length = 1; length <= c->g.Tk; length++)
-        if (c->splits < up(length, mha_cuda_decode_keys(width, length)) && (length == c->g.Tk || may_be_shorter(&c->g)))
-            return "splits";
+    if (!has_blocks(c, width)) return "splits or slots";
     if (!has_sizes(&k, c->g.D, c->g.k.size[2], c->g.G, c->g.k.size[0], tile) ||
         !has_sizes(&v, c->g.E, c->g.k.size[2], c->g.G, c->g.k.size[0], tile))
         return "a tensor's sizes";
-    if (c->first_head || (int)l->blocks != c->g.B * c->g.G * c->splits) return "blocks";
+    if (c->room != (rows < MHA_CUDA_DECODE_ROWS ? rows : MHA_CUDA_DECODE_ROWS)) return "rows";
+    if (c->ways.decoded * c->g.share > MHA_CUDA_DECODE_ROWS) return "rows that there is no room for";
+    if (c->first_head || c->heads != c->g.B * c->g.G) return "heads";
+    if ((int)l->blocks != c->g.G * (c->slots ? c->slots : c->g.B * c->splits)) return "blocks";
     if (l->threads != MHA_CUDA_DECODE_THREADS) return "threads";
     for (int n = 0; n < c->g.B * c->g.G; n++)
         if (c->counters[n]) return "a counter is not 0";
-    fake_general_forward(&c->g);
+    fake_general_forward_of(&c->g, c->ways, MHA_CUDA_BY_DECODING);
     return NULL;
 }
 

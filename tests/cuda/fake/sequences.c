@@ -97,12 +97,13 @@ static void run(const mha_cuda_backward *c)
 static void prepare(const mha_cuda_backward *c, int rows, int width)
 {
     int64_t tiles = (int64_t)c->H * c->row_slots;
-    for (int64_t n = 0; n < (int64_t)c->G * c->bound_slots * 2; n++) c->bounds[n] = 1;
+    for (int64_t n = 0; c->bounds && n < (int64_t)c->G * c->bound_slots * 2; n++) c->bounds[n] = 1;
     for (int64_t n = 0; n < tiles * ROW_KINDS * rows; n++) c->rows[n] = 0;
-    for (int64_t n = 0; n < tiles * rows * width; n++) c->sums[n] = 0;
+    for (int64_t n = 0; c->sums && n < tiles * rows * width; n++) c->sums[n] = 0;
     for (int64_t n = 0; n < (int64_t)c->B * c->G * c->key_tiles; n++) c->lost_keys[n] = 0;
     for (int64_t n = 0; n < (int64_t)c->B * c->H * c->row_tiles; n++) c->lost_rows[n] = 0;
-    for (int64_t n = 0; n < (int64_t)c->B * c->G; n++) c->lost_heads[n] = 0, c->powers[n] = 1;
+    for (int64_t n = 0; n < (int64_t)c->B * c->G; n++) c->lost_heads[n] = 0;
+    for (int64_t n = 0; c->powers && n < (int64_t)c->B * c->G; n++) c->powers[n] = 1;
     *c->any = 0;
 }
 
@@ -127,12 +128,19 @@ const char *fake_backward_parts(const fake_launch *l)
     if (q.size[2] != c->query_rows || k.size[2] != c->key_rows || v.size[2] != c->key_rows) return "rows";
     if (q.size[0] != (packed_q ? 1 : c->B) || k.size[0] != (packed_k ? 1 : c->B)) return "sequences";
     if (fake_map_of(&c->q).rows != (uint32_t)rows || fake_map_of(&c->k).rows != (uint32_t)tile_keys) return "boxes";
+    /* Sums in order are all that there are, or those of some sequences. */
+    bool ordered = c->ordered_tiles > 0, brief = ordered && !c->mixed, of_brief = strstr(l->name, "_brief");
+    if (ordered && (c->ways.ordered != 512 || c->parts < 1 || c->parts > c->ordered_tiles || (c->mixed && c->parts > 1)))
+        return "sums in order";
+    if (ordered && c->ordered_tiles != (c->key_tiles < 4 ? c->key_tiles : 4)) return "tiles in order";
+    if (of_brief && !ordered) return "nothing is in order";
+    if (brief && (c->Tq > 512 || c->Tk > 512)) return "not brief";
     if (c->row_tiles != up(c->Tq, rows) || c->key_tiles != up(c->Tk, tile_keys) ||
-        c->bound_tiles != up(c->Tk, BOUND_KEYS))
+        c->bound_tiles != (brief ? 0 : up(c->Tk, BOUND_KEYS)))
         return "tiles";
     if (c->row_slots != slots_of(c, packed_q, c->query_rows, rows, c->row_tiles) ||
         c->key_slots != slots_of(c, packed_k, c->key_rows, tile_keys, c->key_tiles) ||
-        c->bound_slots != slots_of(c, packed_k, c->key_rows, BOUND_KEYS, c->bound_tiles))
+        c->bound_slots != (brief ? 0 : slots_of(c, packed_k, c->key_rows, BOUND_KEYS, c->bound_tiles)))
         return "slots";
     if (c->slots != c->key_slots && (c->slots != c->key_tiles || c->first_slot % c->slots || packed_k))
         return "some slots";
@@ -141,6 +149,8 @@ const char *fake_backward_parts(const fake_launch *l)
     if (strstr(l->name, "_prepare"))
         blocks = (int64_t)c->G * c->bound_slots + (int64_t)c->H * c->row_slots, main = false;
     if (strstr(l->name, "_convert")) blocks = (int64_t)c->H * c->row_slots, main = false;
+    if (main && of_brief) blocks = (int64_t)c->parts * c->G * c->B;
+    if (main && brief && !of_brief) return "there are no integers";
     if (l->blocks != (unsigned)blocks || l->threads != (main ? 384 : 256)) return "blocks or threads";
     if (main) run(c);
     if (strstr(l->name, "_prepare")) prepare(c, rows, width);

@@ -15,14 +15,26 @@ static mha_cuda_general general_of(const mha_cuda_small *c, mha_type type, int32
 {
     const int32_t H = c->G * c->group, Tq = c->Tq, Tk = c->Tk, D = c->D, E = c->E;
     mha_cuda_general g = {.B = B, .H = H, .G = c->G, .share = c->group, .Tq = Tq, .Tk = Tk, .D = D, .E = E};
-    g.q = view(c->q, type, B, H, Tq, D), g.dq = view(c->dq, type, B, H, Tq, D);
-    g.k = view(c->k, type, B, c->G, Tk, D), g.dk = view(c->dk, type, B, c->G, Tk, D);
-    g.v = view(c->v, type, B, c->G, Tk, E), g.dv = view(c->dv, type, B, c->G, Tk, E);
-    g.out = view(c->out, type, B, H, Tq, E), g.dout = view(c->dout, type, B, H, Tq, E);
+    const int64_t Q = c->query_starts.data ? 1 : B, K = c->key_starts.data ? 1 : B, rows = c->query_rows, keys = c->key_rows;
+    g.q = view(c->q, type, Q, H, rows, D), g.dq = view(c->dq, type, Q, H, rows, D);
+    g.k = view(c->k, type, K, c->G, keys, D), g.dk = view(c->dk, type, K, c->G, keys, D);
+    g.v = view(c->v, type, K, c->G, keys, E), g.dv = view(c->dv, type, K, c->G, keys, E);
+    g.out = view(c->out, type, Q, H, rows, E), g.dout = view(c->dout, type, Q, H, rows, E);
     g.softmax = c->softmax;
     g.scale = c->scale, g.kept = 1, g.window_left = g.window_right = -1;
-    g.causal = c->offset < Tk, g.align = c->offset ? MHA_ALIGN_BOTTOM_RIGHT : MHA_ALIGN_TOP_LEFT;
+    g.causal = c->causal, g.align = c->align, g.offsets = c->offsets;
+    g.query_lengths = c->query_lengths, g.key_lengths = c->key_lengths;
+    g.query_starts = c->query_starts, g.key_starts = c->key_starts;
     return g;
+}
+
+/* Of sequences that are alike. */
+static const char *alike(const mha_cuda_small *c)
+{
+    if (c->Tq > 128 || c->Tk > 128) return "lengths";
+    if (c->Tq != c->query_rows || c->Tk != c->key_rows) return "rows";
+    if (c->offset && c->offset != c->Tk && c->offset != c->Tk - c->Tq) return "an offset of no alignment";
+    return c->causal == (c->offset < c->Tk) || c->Tq == 0 ? NULL : "an offset";
 }
 
 size_t fake_small_bytes(const char *name)
@@ -34,11 +46,12 @@ const char *fake_small(const fake_launch *l)
 {
     const mha_cuda_small *c = (const void *)l->parameter;
     const bool backward = strstr(l->name, "backward");
-    const int32_t heads = backward ? c->G : c->G * c->group, rows = up(c->Tq, 16), keys = up(c->Tk, 16),
+    const int32_t heads = backward ? c->G : c->G * c->group, rows = up(c->Tq < 128 ? c->Tq : 128, 16),
+                  keys = up(c->Tk < 128 ? c->Tk : 128, 16),
                   widest = c->D > c->E ? c->D : c->E, W = strstr(l->name, "_32") ? 32 : 16;
     if (c->D % 8 || c->E % 8 || (W == 16 ? widest > 16 : widest <= 16 || widest > 32)) return "widths";
-    if (c->Tq > 128 || c->Tk > 128) return "lengths";
-    if (c->offset && c->offset != c->Tk && c->offset != c->Tk - c->Tq) return "an offset of no alignment";
+    if (!strstr(l->name, "_sequences") && alike(c)) return alike(c);
+    if (c->ways.small != 128) return "ways";
     if (!heads || l->blocks % (unsigned)heads) return "blocks";
     if (l->threads != 32u * (unsigned)(backward ? rows + keys : rows > keys ? rows : keys)) return "threads";
     unsigned tiles = (unsigned)((backward ? 2 * keys + 2 * rows : 2 * keys + rows) * 16 * (W + 8) * 2);
@@ -47,7 +60,7 @@ const char *fake_small(const fake_launch *l)
         general_of(c, strstr(l->name, "_bf16") ? MHA_BFLOAT16 : MHA_FLOAT16, (int32_t)l->blocks / heads);
     if (!backward) {
         g.lse = c->lse;
-        fake_general_forward(&g);
+        fake_general_forward_of(&g, c->ways, MHA_CUDA_BY_SMALL_HEADS);
         return NULL;
     }
     if (!c->softmax.data == !c->lse.data) return "lse and softmax";

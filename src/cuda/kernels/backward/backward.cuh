@@ -154,8 +154,8 @@ MHA_DEVICE facts_of_tile facts_at(const mha_cuda_backward &c, const volatile par
             cut || first_key + KEYS - 1 > first + right || first_key < first + 63 + left};
 }
 
-/* With options: S and dP of tile n, 64 rows at a time, become weights and dS. */
-template <typename T, int D, int QUERIES, kind KIND, typename S, typename WORK, typename F, typename G>
+/* With options: S and dP of tile n, 64 rows at a time, become weights and dS. PLAIN: there are none. */
+template <typename T, int D, int QUERIES, kind KIND, bool PLAIN, typename S, typename WORK, typename F, typename G>
 MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k, uint64_t v, uint32_t (&p)[QUERIES / 4],
                      uint32_t (&ds)[QUERIES / 4], uint32_t n, int head, int q0, int who, F last_is_done, G free_last)
 {
@@ -184,7 +184,7 @@ MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k
             maps.bias = shared_address(s.maps) + at * (MHA_CUDA_MAP_BYTES / c.bias_stages);
         }
         if (bits) barrier_wait(shared_address(&s.bits_full[count % BIT_STAGES]), count / BIT_STAGES % 2);
-        if (c.cap != 0) {
+        if (!PLAIN && c.cap != 0) {
             products_wait<0>();
             touch(x), touch(y);
             if (bits) meet_with_cap<T, QUERIES, KIND, KIND == MAPS>(x, y, own_p, own_ds, c, rows, t, maps);
@@ -196,7 +196,8 @@ MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k
             else weigh<T, QUERIES, KIND, false>(x, c, rows, t, maps);
             products_wait<0>();
             touch(y);
-            if (bits) grow<T, QUERIES, KIND, KIND == MAPS, KIND == MAPS>(x, y, own_p, own_ds, c, rows, maps);
+            if (PLAIN || (KIND == SEQUENCES && c.plain)) grow_plain<T, QUERIES>(x, y, own_p, own_ds, rows);
+            else if (bits) grow<T, QUERIES, KIND, KIND == MAPS, KIND == MAPS>(x, y, own_p, own_ds, c, rows, maps);
             else if (KIND == MAPS && c.dbias.data) grow<T, QUERIES, KIND, false, KIND == MAPS>(x, y, own_p, own_ds, c, rows, maps);
             else grow<T, QUERIES, KIND, false, false>(x, y, own_p, own_ds, c, rows, maps);
         }
@@ -222,6 +223,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
      * and in order, they cost 2 to 7 %. */
     enum { TURNS = WAY == INTEGERS && !HALVES && (KIND < OPTIONS || (KIND != SEQUENCES && D == 64)) };
     enum { LATE = WAY == INTEGERS }; /* whether dQ leaves in the next step */
+    enum { AT_ONCE = WAY == ORDERED && KIND >= SEQUENCES }; /* where it goes is found when it leaves, for want of registers */
     enum { LANES = KIND < OPTIONS || (KIND == OPTIONS && D == 128) ? 32 : 1 }; /* where registers for it cost nothing else */
     float head_power = WAY == INTEGERS ? power_of<KIND, LANES>(c, s.part, w.head, w.batch) : 1;
     bool tail = w.first + KEYS > c.Tk;
@@ -256,9 +258,10 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
     /* In order: dQ of a tile is added to what key tiles of the part before this one have, or is its first; if no other part follows,
      * the last one writes it. */
     auto send_in_order = [&](void) {
-        int own = w.first / KEYS, part = mha_cuda_part_of(own, c.key_tiles, c.parts);
-        bool done = part == 0 && own == last_keys<QUERIES>(c, sent.tile);
-        int64_t tiles = (int64_t)c.B * c.H * c.row_tiles, at = (part * tiles + number) * QUERIES * D + who * PIECE;
+        if (AT_ONCE) sent = last, number = (int)tile_number<KIND>(c, s.part, w.batch, last.head, last.tile);
+        int own = w.first / KEYS, part = mha_cuda_part_of(own, c.ordered_tiles, c.parts);
+        bool done = part == 0 && own == last_keys<QUERIES, KIND>(c, *s.part, sent.tile);
+        int64_t tiles = tiles_of_all<KIND>(c), at = (part * tiles + number) * QUERIES * D + who * PIECE;
         float4 *sums = (float4 *)((float *)c.sums + at) + thread;
         if (part == 0 && own > 0) {
 #pragma unroll
@@ -273,12 +276,17 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
                 sums[i / 4 * GROUP] = make_float4(dq[i], dq[i + 1], dq[i + 2], dq[i + 3]);
             return;
         }
-        if (is_lost(dq)) c.lost_rows[number] = c.lost_heads[w.batch * c.G + w.head] = 1;
+        if (is_lost(dq)) c.lost_rows[lost_place(c, w.batch, sent.head, sent.tile)] = c.lost_heads[w.batch * c.G + w.head] = 1;
         uint32_t x[16];
 #pragma unroll
         for (int i = 0; i < 16; i++) x[i] = pack<T>(dq[2 * i] * c.scale, dq[2 * i + 1] * c.scale);
-        T *dq_rows = (T *)c.dq.data + w.batch * c.dq.batch + sent.head * c.dq.head;
-        put_dq<T, QUERIES>(c, x, dq_rows, c.Tq, sent.tile, who);
+        T *dq_rows = (T *)c.dq.data + sent.head * c.dq.head;
+        int rows = c.Tq;
+        if constexpr (KIND >= SEQUENCES) {
+            const volatile part_of_sequence &own_part = *s.part;
+            dq_rows += own_part.query_batch * c.dq.batch + own_part.query_row * c.dq.row, rows = own_part.padded;
+        } else dq_rows += w.batch * c.dq.batch;
+        put_dq<T, QUERIES>(c, x, dq_rows, rows, sent.tile, who);
     };
     auto send_dq = [&](int half) {
         if (WAY == ORDERED) {
@@ -316,7 +324,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
             touch(dk);
             keep(ds);
             if (LATE && n > 1) send_dq(1);
-            turn_to_last(at - 1);
+            if (!AT_ONCE) turn_to_last(at - 1);
         };
         auto free_last = [&](void) { /* its rows, and the turn */
             if (TURNS) group_arrive(TURN + 1 - who, CONSUMERS * GROUP);
@@ -324,7 +332,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
             if (n > 0 && lane == 0) barrier_arrive(shared_address(&s.empty[(at - 1) % STAGES]) + after_power);
         };
         if constexpr (KIND >= OPTIONS) {
-            meet<T, D, QUERIES, KIND>(s, c, w, k, v, p, ds, n, here.head, q0, who, last_is_done, free_last);
+            meet<T, D, QUERIES, KIND, WAY == ORDERED>(s, c, w, k, v, p, ds, at, here.head, q0, who, last_is_done, free_last);
         } else {
             float x[QUERIES / 2], y[QUERIES / 2];
             scores<T, D, QUERIES>(x, k, factor(shared_address(s.q[stage]), 0));
@@ -449,11 +457,11 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
 
 /* A block without its threads' roles: its key tiles of a head in order. */
 template <int QUERIES, kind KIND, typename F>
-MHA_DEVICE void in_order(const mha_cuda_backward &c, const volatile mha_cuda_share &own, F each)
+MHA_DEVICE void in_order(const mha_cuda_backward &c, const volatile mha_cuda_share &own, const volatile part_of_sequence &part, F each)
 {
     uint32_t base = 0;
-    for (int turn = 0; turn < own.count; turn++) {
-        work w = work_in_order<QUERIES, KIND>(c, own.head, own.first + turn);
+    for (int turn = 0; turn < own.count && own.first + turn < tiles_in_order<KIND>(c, part, true); turn++) {
+        work w = work_in_order<QUERIES, KIND>(c, part, own.head, own.first + turn);
         each(w, base, turn);
         base += c.H / c.G * w.count;
     }
@@ -481,13 +489,20 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
             barrier_make(shared_address(&s.bits_full[i]), BIT_FINDERS);
             barrier_make(shared_address(&s.bits_empty[i]), CONSUMERS * GROUP);
         }
-        if (WAY == ORDERED) s.share = mha_cuda_share_of(blockIdx.x, c.G * c.B, c.key_tiles, c.parts);
+        if (WAY == ORDERED) s.share = mha_cuda_share_of(blockIdx.x, c.G * c.B, c.ordered_tiles, c.parts);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         publish_shared();
     }
     __syncthreads();
     let_next_start();
-    if constexpr (KIND >= SEQUENCES) {
+    if constexpr (KIND >= SEQUENCES && WAY == ORDERED) {
+        if (threadIdx.x == 0) {
+            s.part->b = s.share.head / c.G;
+            put_part(*s.part, c, sequence_at(c, s.part->b), QUERIES);
+        }
+        __syncthreads();
+        if (way_of(c, *s.part) != MHA_CUDA_BY_ORDER) return;
+    } else if constexpr (KIND >= SEQUENCES) {
         int slot = c.first_slot + mha_cuda_place_of(blockIdx.x, c.G, c.slots, c.section).tile;
         find_part(*s.part, c, true, slot, KEYS, c.key_tiles, QUERIES);
     }
@@ -498,11 +513,15 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
             registers_give<FEW>();
             if (threadIdx.x == 0)
                 in_order<QUERIES, KIND>(
-                    c, s.share, [&](const work &w, uint32_t base, int turn) { copy_turn(s, c, w, base, turn); });
+                    c, s.share, *s.part, [&](const work &w, uint32_t base, int turn) { copy_turn(s, c, w, base, turn); });
         } else {
             registers_take<MANY>();
-            in_order<QUERIES, KIND>(c, s.share, [&](const work &w, uint32_t base, int turn) {
-                compute_all<T, D, QUERIES, KIND, ORDERED>(s, c, w, who, base, turn);
+            in_order<QUERIES, KIND>(c, s.share, *s.part, [&](const work &w, uint32_t base, int turn) {
+                if constexpr (KIND >= SEQUENCES) { /* for want of registers */
+                    if (threadIdx.x == GROUP) s.own = w;
+                    group_sync(ALL, CONSUMERS * GROUP);
+                    compute_all<T, D, QUERIES, KIND, ORDERED, volatile work>(s, c, s.own, who, base, turn);
+                } else compute_all<T, D, QUERIES, KIND, ORDERED>(s, c, w, who, base, turn);
             });
             if (threadIdx.x % GROUP == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
         }

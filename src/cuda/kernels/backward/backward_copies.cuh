@@ -32,7 +32,10 @@ template <int QUERIES> MHA_DEVICE work work_of_part(const mha_cuda_backward &c, 
 {
     work w = {p.tile * KEYS, (int)mha_cuda_place_of(blockIdx.x, c.G, c.slots, c.section).head, p.b, 0, 0, 0};
     if (p.b >= c.B) w.count = -1;
-    if (p.b >= c.B || w.first >= p.length) return w;
+    if (p.b >= c.B) return w;
+    const mha_cuda_way way = way_of(c, p);
+    if (way == MHA_CUDA_BY_SMALL_HEADS || (way == MHA_CUDA_BY_ORDER && w.first < p.length)) w.count = -1;
+    if (w.count < 0 || w.first >= p.length) return w;
     int tiles = (p.queries + QUERIES - 1) / QUERIES;
     int last = min(w.first + KEYS, p.length) - 1 - p.left; /* the last row that sees one of the keys */
     w.from = mha_cuda_first_rows(w.first, QUERIES, tiles, p.right, true);
@@ -57,13 +60,30 @@ template <int QUERIES, kind KIND> MHA_DEVICE work work_of(const mha_cuda_backwar
     work w = {p.tile * KEYS, p.head % c.G, p.head / c.G, 0, c.row_tiles, 0};
     w.from = mha_cuda_first_rows(w.first, QUERIES, c.row_tiles, c.right, KIND != FULL);
     w.count = KIND == FULL ? c.row_tiles : max(0, end_of_rows<QUERIES>(c, w.first) - w.from);
-    if (KIND == FULL) w.start = (int)((int64_t)(p.tile - p.tile % c.together) * c.row_tiles / c.key_tiles);
+    if (KIND == FULL || (KIND == OPTIONS && w.count == c.row_tiles)) w.start = (int)((int64_t)(p.tile - p.tile % c.together) * c.row_tiles / c.key_tiles);
     return w;
 }
 
-/* Key tile `tile` of a head, if dQ is summed in order. The first one writes all rows. */
-template <int QUERIES, kind KIND> MHA_DEVICE work work_in_order(const mha_cuda_backward &c, int head, int tile)
+/* Key tiles of a head that have work, if dQ is summed in order; the last ones may have none but zeros to write, where no other
+ * kernel does. */
+template <kind KIND> MHA_DEVICE int tiles_in_order(const mha_cuda_backward &c, const volatile part_of_sequence &p, bool zeros)
 {
+    if (KIND < SEQUENCES) return c.key_tiles;
+    return ((zeros && !c.mixed ? p.keys : p.length) + KEYS - 1) / KEYS;
+}
+
+/* Key tile `tile` of a head, if dQ is summed in order. The first one writes all rows. */
+template <int QUERIES, kind KIND>
+MHA_DEVICE work work_in_order(const mha_cuda_backward &c, const volatile part_of_sequence &p, int head, int tile)
+{
+    if constexpr (KIND >= SEQUENCES) {
+        int tiles = (p.queries + QUERIES - 1) / QUERIES;
+        work w = {tile * KEYS, head % c.G, p.b, 0, 0, 0};
+        if (w.first >= p.length) return w;
+        if (tile) w.from = mha_cuda_first_rows(w.first, QUERIES, tiles, p.right, true);
+        w.count = tiles - w.from;
+        return w;
+    }
     work w = {tile * KEYS, head % c.G, head / c.G, 0, c.row_tiles, 0};
     if (tile) w.from = mha_cuda_first_rows(w.first, QUERIES, c.row_tiles, c.right, KIND == WINDOW);
     w.count = c.row_tiles - w.from;
@@ -71,9 +91,12 @@ template <int QUERIES, kind KIND> MHA_DEVICE work work_in_order(const mha_cuda_b
 }
 
 /* The last key tile that adds to a tile of rows, in order. */
-template <int QUERIES> MHA_DEVICE int last_keys(const mha_cuda_backward &c, int tile)
+template <int QUERIES, kind KIND>
+MHA_DEVICE int last_keys(const mha_cuda_backward &c, const volatile part_of_sequence &p, int tile)
 {
-    return max(0, min(c.key_tiles - 1, (tile * QUERIES + QUERIES - 1 + c.right) / KEYS));
+    int right = c.right;
+    if (KIND >= SEQUENCES) right = p.right; /* in one expression, c.right would be volatile, too */
+    return max(0, min(tiles_in_order<KIND>(c, p, false) - 1, (tile * QUERIES + QUERIES - 1 + right) / KEYS));
 }
 
 template <typename WORK> MHA_DEVICE int tile_at(const WORK &w, int i)

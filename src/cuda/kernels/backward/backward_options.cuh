@@ -106,6 +106,22 @@ MHA_DEVICE void grow(const float (&weight)[32], const float (&y)[32], uint32_t *
     }
 }
 
+/* The same as the plain kernels have it, dS from weights of 16 bits: for sequences that would have them alone. */
+template <typename T, int QUERIES>
+MHA_DEVICE void grow_plain(const float (&weight)[32], const float (&y)[32], uint32_t *p, uint32_t *ds, const float *rows)
+{
+#pragma unroll
+    for (int b = 0; b < 8; b++) {
+        float2 delta = *(const float2 *)(rows + DELTA * QUERIES + 8 * b);
+#pragma unroll
+        for (int i = 2 * b; i < 2 * b + 2; i++) {
+            p[i] = pack<T>(weight[2 * i], weight[2 * i + 1]);
+            float2 own = pair_of<T>::get(p[i]);
+            ds[i] = pack<T>(own.x * (y[2 * i] - delta.x), own.y * (y[2 * i + 1] - delta.y));
+        }
+    }
+}
+
 /* With a softcap, of which dS needs the slope: both at once. */
 template <typename T, int QUERIES, kind KIND, bool BITS>
 MHA_DEVICE void meet_with_cap(const float (&x)[32], const float (&y)[32], uint32_t *p, uint32_t *ds,

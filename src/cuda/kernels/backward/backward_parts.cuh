@@ -58,12 +58,30 @@ MHA_DEVICE sequence sequence_at(const mha_cuda_backward &c, int b)
     return find_sequence(c, c.query_rows, c.key_rows, b);
 }
 
+MHA_DEVICE mha_cuda_way way_of(const mha_cuda_backward &c, const volatile part_of_sequence &p)
+{
+    return mha_cuda_way_of(c.ways, p.queries, p.length);
+}
+
+/* What is known of sequence p.b, by one thread. */
+MHA_DEVICE void put_part(volatile part_of_sequence &p, const mha_cuda_backward &c, const sequence &s, int rows_of_tile)
+{
+    const int64_t far = 1 << 30;
+    p.queries = s.queries, p.padded = s.padded, p.length = s.length, p.keys = s.keys;
+    p.query_row = (int)s.query_row, p.key_row = (int)s.key_row;
+    p.query_batch = s.query_batch, p.key_batch = s.key_batch;
+    p.offset = (int)limit(s.offset, -far, far);
+    p.left = (int)(c.window_left < 0 ? -c.Tq : limit(s.offset - c.window_left, -c.Tq, c.Tk));
+    p.right = (int)(c.window_right < 0 ? c.Tk : limit(s.offset + c.window_right, -c.Tq, c.Tk));
+    p.row_slot = mha_cuda_first_slot(s.b, s.query_row, rows_of_tile, c.row_tiles, c.query_starts.data != nullptr);
+    p.bound_slot = mha_cuda_first_slot(s.b, s.key_row, BOUND_KEYS, c.bound_tiles, c.key_starts.data != nullptr);
+}
+
 /* All threads of a block look for the sequence of tile `slot`, of `size` keys or else rows; `tiles` is how many a sequence has
  * that is not packed. */
 MHA_DEVICE void find_part(volatile part_of_sequence &p, const mha_cuda_backward &c, bool of_keys, int slot, int size,
                           int tiles, int rows_of_tile)
 {
-    const int64_t far = 1 << 30;
     bool packed = of_keys ? c.key_starts.data : c.query_starts.data;
     if (threadIdx.x == 0) p.b = packed ? c.B : slot / tiles;
     __syncthreads();
@@ -77,14 +95,7 @@ MHA_DEVICE void find_part(volatile part_of_sequence &p, const mha_cuda_backward 
     if (threadIdx.x == 0 && p.b < c.B) {
         sequence s = sequence_at(c, p.b);
         p.tile = slot - mha_cuda_first_slot(s.b, of_keys ? s.key_row : s.query_row, size, tiles, packed);
-        p.queries = s.queries, p.padded = s.padded, p.length = s.length, p.keys = s.keys;
-        p.query_row = (int)s.query_row, p.key_row = (int)s.key_row;
-        p.query_batch = s.query_batch, p.key_batch = s.key_batch;
-        p.offset = (int)limit(s.offset, -far, far);
-        p.left = (int)(c.window_left < 0 ? -c.Tq : limit(s.offset - c.window_left, -c.Tq, c.Tk));
-        p.right = (int)(c.window_right < 0 ? c.Tk : limit(s.offset + c.window_right, -c.Tq, c.Tk));
-        p.row_slot = mha_cuda_first_slot(s.b, s.query_row, rows_of_tile, c.row_tiles, c.query_starts.data != nullptr);
-        p.bound_slot = mha_cuda_first_slot(s.b, s.key_row, BOUND_KEYS, c.bound_tiles, c.key_starts.data != nullptr);
+        put_part(p, c, s, rows_of_tile);
     }
     __syncthreads();
 }
@@ -95,6 +106,18 @@ MHA_DEVICE int64_t tile_number(const mha_cuda_backward &c, const volatile part_o
                                int tile)
 {
     if (KIND >= SEQUENCES) return (int64_t)head * c.row_slots + p->row_slot + tile;
+    return ((int64_t)batch * c.H + head) * c.row_tiles + tile;
+}
+
+/* How many there are. */
+template <kind KIND> MHA_DEVICE int64_t tiles_of_all(const mha_cuda_backward &c)
+{
+    return (int64_t)c.H * (KIND >= SEQUENCES ? c.row_slots : c.B * c.row_tiles);
+}
+
+/* Its place in `lost_rows`, where all sequences have as many. */
+MHA_DEVICE int64_t lost_place(const mha_cuda_backward &c, int batch, int head, int tile)
+{
     return ((int64_t)batch * c.H + head) * c.row_tiles + tile;
 }
 

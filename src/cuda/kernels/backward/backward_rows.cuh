@@ -159,7 +159,10 @@ MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, const part_of_sequence 
             int above = (QUERIES == 128 ? i / (QUERIES * D / 8) * 64 : 0) + warp * 16;
             if (first + above < padded) sums[i + threadIdx.x] = make_int4(0, 0, 0, 0);
         }
-    } else if (threadIdx.x == 0) c.lost_rows[number] = 0;
+    }
+    if ((WAY == ORDERED || KIND >= SEQUENCES) && threadIdx.x == 0) c.lost_rows[lost_place(c, batch, head, tile)] = 0;
+    if (WAY == ORDERED && tile == 0 && head % (c.H / c.G) == 0)
+        for (int n = threadIdx.x; n < c.key_tiles; n += 256) c.lost_keys[(batch * c.G + head / (c.H / c.G)) * c.key_tiles + n] = 0;
     if (tile == 0 && head % (c.H / c.G) == 0 && threadIdx.x == 0) {
         int own = batch * c.G + head / (c.H / c.G);
         c.lost_heads[own] = 0;
@@ -205,10 +208,10 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void prepare(const mha_cuda
 }
 
 /* The same for the tiles of sequences. */
-template <typename T, int D, int QUERIES, kind KIND> MHA_DEVICE void prepare_parts(const mha_cuda_backward &c)
+template <typename T, int D, int QUERIES, kind KIND, sums WAY> MHA_DEVICE void prepare_parts(const mha_cuda_backward &c)
 {
     __shared__ part_of_sequence part;
-    int n = blockIdx.x, keys = c.G * c.bound_slots;
+    int n = blockIdx.x, keys = WAY == INTEGERS ? c.G * c.bound_slots : 0;
     bool of_keys = n < keys;
     wait_for_last();
     let_next_start();
@@ -218,16 +221,14 @@ template <typename T, int D, int QUERIES, kind KIND> MHA_DEVICE void prepare_par
     find_part(part, c, of_keys, n % slots, of_keys ? BOUND_KEYS : QUERIES, of_keys ? c.bound_tiles : c.row_tiles, QUERIES);
     if (part.b >= c.B) return;
     if (of_keys) bound_keys<T, D, KIND>(c, &part, part.tile, head, part.b);
-    else prepare_rows<T, D, QUERIES, KIND, INTEGERS>(c, &part, part.tile, head, part.b);
+    else prepare_rows<T, D, QUERIES, KIND, WAY>(c, &part, part.tile, head, part.b);
 }
 
 template <typename T, int D, int QUERIES> MHA_DEVICE void prepare_in_order(const mha_cuda_backward &c)
 {
-    int n = blockIdx.x, head = n / c.row_tiles, group = c.H / c.G;
+    int n = blockIdx.x, head = n / c.row_tiles;
     wait_for_last();
     let_next_start();
-    if (n % c.row_tiles == 0 && head % group == 0)
-        for (int tile = threadIdx.x; tile < c.key_tiles; tile += 256) c.lost_keys[head / group * c.key_tiles + tile] = 0;
     prepare_rows<T, D, QUERIES, FULL, ORDERED>(c, nullptr, n % c.row_tiles, head % c.H, head / c.H);
 }
 
@@ -305,7 +306,7 @@ MHA_DEVICE bool is_lost_tile(const mha_cuda_backward &c, const part_of_sequence 
     for (int i = threadIdx.x; i * KEYS < keys; i += 256) lost |= c.lost_keys[own * c.key_tiles + i];
     for (int i = threadIdx.x; WAY == INTEGERS && i * BOUND_KEYS < keys; i += 256)
         lost |= !(bounds[2 * i + 1] < INFINITY);
-    if (WAY == ORDERED) lost |= c.lost_rows[((int64_t)batch * c.H + head) * c.row_tiles + tile];
+    if (WAY == ORDERED) lost |= c.lost_rows[lost_place(c, batch, head, tile)];
     return __syncthreads_or(lost);
 }
 
@@ -337,7 +338,7 @@ MHA_DEVICE void convert_rows(const mha_cuda_backward &c, const part_of_sequence 
     for (int i = 0; i < 16 * PIECES; i++) both[i / 16][i % 16] = there ? sums[i / 16 * PIECE + i % 16 * GROUP] : 0;
     if (c.any) {
         bool lost = lost_head && is_lost_tile<QUERIES, KIND, INTEGERS>(c, p, tile, head, batch);
-        if (threadIdx.x == 0) c.lost_rows[((int64_t)batch * c.H + head) * c.row_tiles + tile] = lost;
+        if (threadIdx.x == 0) c.lost_rows[lost_place(c, batch, head, tile)] = lost;
         if (lost && threadIdx.x == 0) *c.any = 1;
     }
     float by[2] = {c.scale / (own[0] * head_power), c.scale / (own[1] * head_power)};
@@ -367,6 +368,45 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void convert(const mha_cuda
     convert_rows<T, D, QUERIES, FULL>(c, nullptr, tile, head, batch);
 }
 
+/* A tile of rows, in order: the sum of its parts, if blocks have kept them; and what is lost of its head. */
+template <typename T, int D, int QUERIES, kind KIND>
+MHA_DEVICE void finish_rows(const mha_cuda_backward &c, const part_of_sequence *p, int tile, int head, int batch)
+{
+    int who = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / 32;
+    int64_t tiles = tiles_of_all<KIND>(c), number = tile_number<KIND>(c, p, batch, head, tile);
+    int last = mha_cuda_part_of(last_keys<QUERIES, KIND>(c, *p, tile), c.ordered_tiles, c.parts), padded = KIND >= SEQUENCES ? p->padded : c.Tq;
+    int lost = c.lost_heads[batch * c.G + head / (c.H / c.G)];
+    bool empty = KIND >= SEQUENCES && (p->length == 0 || tile * QUERIES >= p->queries); /* nobody has written it */
+    T *to = (T *)c.dq.data + head * c.dq.head;
+    to += KIND >= SEQUENCES ? p->query_batch * c.dq.batch + p->query_row * c.dq.row : batch * c.dq.batch;
+    if ((last > 0 || empty) && tile * QUERIES + (QUERIES == 128 ? who * 64 : 0) + warp * 16 < padded) {
+        float dq[32];
+        const float4 *sums = (const float4 *)((const float *)c.sums + (number * QUERIES * D + who * QUERIES * D / 2)) +
+                             threadIdx.x % GROUP;
+#pragma unroll
+        for (int i = 0; i < 32; i += 4) {
+            float4 x = empty ? make_float4(0, 0, 0, 0) : sums[i / 4 * GROUP];
+            dq[i] = x.x, dq[i + 1] = x.y, dq[i + 2] = x.z, dq[i + 3] = x.w;
+        }
+#pragma unroll 1
+        for (int part = 1; part <= last && !empty; part++)
+#pragma unroll
+            for (int i = 0; i < 32; i += 4) {
+                float4 x = sums[part * tiles * QUERIES * D / 4 + i / 4 * GROUP];
+                dq[i] += x.x, dq[i + 1] += x.y, dq[i + 2] += x.z, dq[i + 3] += x.w;
+            }
+        if (is_lost(dq)) lost = c.lost_rows[lost_place(c, batch, head, tile)] = 1;
+        uint32_t x[16];
+#pragma unroll
+        for (int i = 0; i < 16; i++) x[i] = pack<T>(dq[2 * i] * c.scale, dq[2 * i + 1] * c.scale);
+        put_dq<T, QUERIES>(c, x, to, padded, tile, who);
+    }
+    if (!__syncthreads_or(lost)) return;
+    if constexpr (KIND < SEQUENCES) repair<T, D, QUERIES, ORDERED>(c, tile, head, batch);
+    else if (is_lost_tile<QUERIES, KIND, ORDERED>(c, p, tile, head, batch) && threadIdx.x == 0)
+        c.lost_rows[lost_place(c, batch, head, tile)] = *c.any = 1;
+}
+
 /* The same for the tiles of sequences; what is lost is left to the general kernels. */
 template <typename T, int D, int QUERIES, kind KIND> MHA_DEVICE void convert_parts(const mha_cuda_backward &c)
 {
@@ -374,40 +414,11 @@ template <typename T, int D, int QUERIES, kind KIND> MHA_DEVICE void convert_par
     int slot = blockIdx.x % c.row_slots, head = blockIdx.x / c.row_slots;
     find_part(part, c, false, slot, QUERIES, c.row_tiles, QUERIES);
     wait_for_last();
-    if (part.b < c.B) convert_rows<T, D, QUERIES, KIND>(c, &part, part.tile, head, part.b);
-}
-
-/* A tile of rows, in order: the sum of its parts, if blocks have kept them; and what is lost of its head. */
-template <typename T, int D, int QUERIES>
-MHA_DEVICE void finish_rows(const mha_cuda_backward &c, int tile, int head, int batch)
-{
-    int who = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / 32;
-    int64_t tiles = (int64_t)c.B * c.H * c.row_tiles, number = ((int64_t)batch * c.H + head) * c.row_tiles + tile;
-    int last = mha_cuda_part_of(last_keys<QUERIES>(c, tile), c.key_tiles, c.parts);
-    int lost = c.lost_heads[batch * c.G + head / (c.H / c.G)];
-    if (last > 0 && tile * QUERIES + (QUERIES == 128 ? who * 64 : 0) + warp * 16 < c.Tq) {
-        float dq[32];
-        const float4 *sums = (const float4 *)((const float *)c.sums + (number * QUERIES * D + who * QUERIES * D / 2)) +
-                             threadIdx.x % GROUP;
-#pragma unroll
-        for (int i = 0; i < 32; i += 4) {
-            float4 x = sums[i / 4 * GROUP];
-            dq[i] = x.x, dq[i + 1] = x.y, dq[i + 2] = x.z, dq[i + 3] = x.w;
-        }
-#pragma unroll 1
-        for (int part = 1; part <= last; part++)
-#pragma unroll
-            for (int i = 0; i < 32; i += 4) {
-                float4 x = sums[part * tiles * QUERIES * D / 4 + i / 4 * GROUP];
-                dq[i] += x.x, dq[i + 1] += x.y, dq[i + 2] += x.z, dq[i + 3] += x.w;
-            }
-        if (is_lost(dq)) lost = c.lost_rows[number] = 1;
-        uint32_t x[16];
-#pragma unroll
-        for (int i = 0; i < 16; i++) x[i] = pack<T>(dq[2 * i] * c.scale, dq[2 * i + 1] * c.scale);
-        put_dq<T, QUERIES>(c, x, (T *)c.dq.data + batch * c.dq.batch + head * c.dq.head, c.Tq, tile, who);
-    }
-    if (__syncthreads_or(lost)) repair<T, D, QUERIES, ORDERED>(c, tile, head, batch);
+    if (part.b >= c.B) return;
+    const mha_cuda_way way = way_of(c, part);
+    if constexpr (KIND == SEQUENCES && D <= 128)
+        if (way == MHA_CUDA_BY_ORDER) finish_rows<T, D, QUERIES, KIND>(c, &part, part.tile, head, part.b);
+    if (way == MHA_CUDA_BY_TILES) convert_rows<T, D, QUERIES, KIND>(c, &part, part.tile, head, part.b);
 }
 
 /* What is left of a call in order: the sums of tiles of rows, if blocks have kept their parts, or else what is lost. */
@@ -418,7 +429,7 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void convert_in_order(const
     for (int own = threadIdx.x; !left && own < c.G * c.B; own += 256) left = c.lost_heads[own];
     if (!__syncthreads_or(left)) return;
     for (int n = blockIdx.x; n < c.B * c.H * c.row_tiles; n += gridDim.x)
-        finish_rows<T, D, QUERIES>(c, n % c.row_tiles, n / c.row_tiles % c.H, n / c.row_tiles / c.H);
+        finish_rows<T, D, QUERIES, FULL>(c, nullptr, n % c.row_tiles, n / c.row_tiles % c.H, n / c.row_tiles / c.H);
 }
 
 } // namespace

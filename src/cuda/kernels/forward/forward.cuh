@@ -194,7 +194,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             if (KIND == BITS) drop_found();
         };
         if (KIND >= OPTIONS || j >= t.whole || (KIND == WINDOW && j < t.closed)) mask();
-        soften<KEYS, KIND == OPTIONS>(x, r, by, scale, lacking);
+        soften<KEYS, ramps<KEYS, KIND>::ANY>(x, r, by, scale, lacking);
         drop();
         pack_all<T, KEYS>(p, x);
         if (KIND >= OPTIONS && (j + 1) * KEYS > t.span.length) { /* of all blocks, this one alone */
@@ -217,7 +217,7 @@ MHA_DEVICE void compute_tile(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, cons
             at.k.next();
             if (masked) mask();
             if (KIND >= MAPS) end_results(); /* branches of `drop` would keep it behind the exponentials */
-            soften<KEYS, KIND == OPTIONS>(x, r, by, scale, lacking);
+            soften<KEYS, ramps<KEYS, KIND>::ANY>(x, r, by, scale, lacking);
             drop();
             if (KIND < MAPS) end_results();
             pack_all<T, KEYS>(p, x);

@@ -87,6 +87,11 @@ MHA_DEVICE bool modify(float (&s)[KEYS / 2], const mha_cuda_forward &c, float sl
     return zero != 0;
 }
 
+/* Whether slopes are ramps: wide heads, whose blocks have fewer keys, have no registers for them. */
+template <int KEYS, kind KIND> struct ramps {
+    enum { ANY = KIND == OPTIONS && KEYS == 128 };
+};
+
 /* What scores of blocks with a slope still lack: something for all keys of a row, and for a thread's even and odd ones. */
 struct ramp {
     float row[2], even, odd;
@@ -159,9 +164,9 @@ MHA_DEVICE ramp shape(float (&x)[KEYS / 2], rows &r, const mha_cuda_forward &c, 
     if (KIND != BIAS && c.cap != 0 && ((j + 1) * KEYS > t.span.length || t.row + ROWS > t.span.queries))
         clear<KEYS>(x, j * KEYS + first, t.span.length, row, t.span.queries);
     int ahead = row + t.span.offset - j * KEYS;
-    if (KIND == OPTIONS && c.modified && c.cap == 0 && t.span.right <= t.span.offset)
+    if (ramps<KEYS, KIND>::ANY && c.modified && c.cap == 0 && t.span.right <= t.span.offset)
         lacking = climb<KEYS>(x, c.scale, t.slope, (float)ahead, first);
-    else if (KIND != BIAS && c.modified && modify<KEYS, KIND == BITS>(x, c, t.slope, (float)(ahead - first))) r.sum[0] = r.sum[1] = NAN;
+    else if (KIND != BIAS && c.modified && modify<KEYS, KIND == BITS || (KIND == OPTIONS && !ramps<KEYS, KIND>::ANY)>(x, c, t.slope, (float)(ahead - first))) r.sum[0] = r.sum[1] = NAN;
     add_maps();
     const int whole = t.whole, closed = t.closed; /* read together */
     if (j < whole && j >= closed) return lacking;

@@ -3,13 +3,16 @@
  * A tile of the Hopper kernels has 64 columns and at least 128 rows: with 50 rows of 16 numbers, nine tenths of it is padding. Here a
  * warp has 16 rows of a head, or 16 keys, which is as little as tensor cores take, and heads are padded to W columns, 16 or 32.
  * A block has one head, all of it in shared memory, so that there is nothing to wait for once it has come, and a head is too small
- * for descriptors of the copy engine: threads copy 16 bytes at a time. Many blocks share a multiprocessor. */
+ * for descriptors of the copy engine: threads copy 16 bytes at a time. Many blocks share a multiprocessor.
+ *
+ * Where sequences are not alike, a block has what it is told as if its sequence were alone in the call, and clears the padding. */
 #ifndef MHA_CUDA_SMALL_CUH
 #define MHA_CUDA_SMALL_CUH
 
 #include "attention/small.h"
 #include "careful.cuh"
 #include "matrices.cuh"
+#include "sequences.cuh"
 
 namespace
 {
@@ -112,6 +115,52 @@ MHA_DEVICE void put_rows(const mha_cuda_rows &t, int batch, int head, int first,
         for (int i = 0; i < W / 8; i++)
             if (8 * i < columns) *(uint32_t *)(to + 8 * i) = pack<T>(x[i][2 * h] * own, x[i][2 * h + 1] * own);
     }
+}
+
+/* ---- Sequences that are not alike ------------------------------------------------------------------------------- */
+
+/* A call with one sequence alone; and how many rows and keys it has with padding. */
+struct lone {
+    mha_cuda_small c;
+    int padded, keys;
+    bool is_here; /* false: the sequence is left to other kernels */
+};
+
+MHA_DEVICE mha_cuda_rows rows_from(mha_cuda_rows t, int batch, int64_t row)
+{
+    if (t.data) t.data = (uint16_t *)t.data + batch * t.batch + row * t.row;
+    return t;
+}
+
+MHA_DEVICE mha_cuda_view numbers_from(mha_cuda_view t, int batch, int64_t row)
+{
+    if (t.data) t.data = (float *)t.data + batch * t.stride[0] + row * t.stride[2];
+    return t;
+}
+
+/* By one thread. */
+__device__ __noinline__ void find_lone(lone &to, const mha_cuda_small &c, int b)
+{
+    const sequence s = find_sequence(c, c.query_rows, c.key_rows, b);
+    const int Q = s.query_batch, K = s.key_batch;
+    to.is_here = mha_cuda_way_of(c.ways, s.queries, s.length) == MHA_CUDA_BY_SMALL_HEADS;
+    to.padded = s.padded, to.keys = s.keys;
+    to.c = c;
+    to.c.Tq = s.queries, to.c.Tk = s.length;
+    to.c.offset = c.causal ? (int32_t)limit(s.offset, -s.queries, s.length) : s.length;
+    to.c.q = rows_from(c.q, Q, s.query_row), to.c.out = rows_from(c.out, Q, s.query_row);
+    to.c.dout = rows_from(c.dout, Q, s.query_row), to.c.dq = rows_from(c.dq, Q, s.query_row);
+    to.c.k = rows_from(c.k, K, s.key_row), to.c.v = rows_from(c.v, K, s.key_row);
+    to.c.dk = rows_from(c.dk, K, s.key_row), to.c.dv = rows_from(c.dv, K, s.key_row);
+    to.c.lse = numbers_from(c.lse, Q, s.query_row), to.c.softmax = numbers_from(c.softmax, Q, s.query_row);
+}
+
+/* Zeros for rows [first, end) of a head. */
+MHA_DEVICE void clear_rows(const mha_cuda_rows &t, int head, int first, int end, int columns)
+{
+    int pieces = columns / 8;
+    for (int n = threadIdx.x; t.data && n < (end - first) * pieces; n += blockDim.x)
+        *(uint4 *)(row_at<uint16_t>(t, 0, head, first + n / pieces) + n % pieces * 8) = make_uint4(0, 0, 0, 0);
 }
 
 /* ---- What rows see ---------------------------------------------------------------------------------------------- */

@@ -216,13 +216,12 @@ template <typename T, int W> MHA_DEVICE void next_head(const head_memory &s, con
     group_sync(0, blockDim.x);
 }
 
-template <typename T, int W> MHA_DEVICE void backward(const mha_cuda_small &c)
+/* A key head of a sequence. With MORE there may be more warps than it has rows and keys for. */
+template <typename T, int W, bool MORE> MHA_DEVICE void compute(const mha_cuda_small &c, int batch, int own)
 {
     extern __shared__ __align__(16) unsigned char memory[];
     const head_memory s = memory_of<W>(c, memory);
-    int own = blockIdx.x % c.G, batch = blockIdx.x / c.G, first = threadIdx.x / 32 * STEP, rows = whole_steps(c.Tq);
-    let_next_start();
-    wait_for_last();
+    int first = threadIdx.x / 32 * STEP, rows = whole_steps(c.Tq);
     bring_head<T, W>(s.k, c.k, batch, own, c.Tk, c.D);
     bring_head<T, W>(s.v, c.v, batch, own, c.Tk, c.E);
     if (first < rows) {
@@ -236,8 +235,9 @@ template <typename T, int W> MHA_DEVICE void backward(const mha_cuda_small &c)
     float dk[W / 8][4] = {}, dv[W / 8][4] = {};
     for (int head = own * c.group; head < (own + 1) * c.group; head++) {
         next_head<T, W>(s, c, batch, head);
-        add_keys<T, W>(dk, dv, s, c, first);
+        if (!MORE || first < c.Tk) add_keys<T, W>(dk, dv, s, c, first);
     }
+    if (MORE && first >= c.Tk) return;
     if (is_any_lost(dk) || is_any_lost(dv)) {
         keys_carefully<T, W>(c, batch, own, first);
         return;
@@ -246,12 +246,40 @@ template <typename T, int W> MHA_DEVICE void backward(const mha_cuda_small &c)
     if (c.dv.data) put_rows<T, W>(c.dv, batch, own, first, c.Tk - first, dv, 1, 1, c.E);
 }
 
+template <typename T, int W> MHA_DEVICE void backward(const mha_cuda_small &c)
+{
+    let_next_start();
+    wait_for_last();
+    compute<T, W, false>(c, blockIdx.x / c.G, blockIdx.x % c.G);
+}
+
+/* The same where sequences are not alike. */
+template <typename T, int W> MHA_DEVICE void backward_sequences(const mha_cuda_small &c)
+{
+    __shared__ lone s;
+    int own = blockIdx.x % c.G;
+    let_next_start();
+    wait_for_last();
+    if (threadIdx.x == 0) find_lone(s, c, blockIdx.x / c.G);
+    __syncthreads();
+    if (!s.is_here) return;
+    clear_rows(s.c.dk, own, s.c.Tk, s.keys, c.D);
+    clear_rows(s.c.dv, own, s.c.Tk, s.keys, c.E);
+    for (int n = 0; n < c.group; n++) clear_rows(s.c.dq, own * c.group + n, s.c.Tq, s.padded, c.D);
+    compute<T, W, true>(s.c, 0, own);
+}
+
 } // namespace
 
 #define KERNEL(NAME, T, W, BLOCKS)                                                                          \
     extern "C" __global__ void __launch_bounds__(512, BLOCKS) NAME(const __grid_constant__ mha_cuda_small c) \
     {                                                                                                       \
         backward<T, W>(c);                                                                                  \
+    }                                                                                                       \
+    extern "C" __global__ void __launch_bounds__(512, 1)                                                    \
+        NAME##_sequences(const __grid_constant__ mha_cuda_small c)                                          \
+    {                                                                                                       \
+        backward_sequences<T, W>(c);                                                                        \
     }
 
 KERNEL(small_backward_bf16_16, __nv_bfloat16, 16, 2)

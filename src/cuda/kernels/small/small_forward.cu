@@ -105,15 +105,13 @@ MHA_DEVICE void finish(const mha_cuda_small &c, int batch, int head, int first, 
     if (c.out.data) put_rows<T, W>(c.out, batch, head, first, c.Tq - first, o, by[0], by[1], c.E);
 }
 
-template <typename T, int W> MHA_DEVICE void forward(const mha_cuda_small &c)
+/* A head of a sequence. */
+template <typename T, int W> MHA_DEVICE void compute(const mha_cuda_small &c, int batch, int head)
 {
     extern __shared__ __align__(16) unsigned char memory[];
     enum { PITCH = width<W>::PITCH };
     uint32_t k = shared_address(memory), v = k + whole_steps(c.Tk) * PITCH, q = v + whole_steps(c.Tk) * PITCH;
-    int heads = c.G * c.group, head = blockIdx.x % heads, batch = blockIdx.x / heads, lane = threadIdx.x % 32;
-    int first = threadIdx.x / 32 * STEP;
-    let_next_start();
-    wait_for_last();
+    int lane = threadIdx.x % 32, first = threadIdx.x / 32 * STEP;
     bring_head<T, W>(q, c.q, batch, head, c.Tq, c.D);
     bring_head<T, W>(k, c.k, batch, head / c.group, c.Tk, c.D);
     bring_head<T, W>(v, c.v, batch, head / c.group, c.Tk, c.E);
@@ -150,12 +148,40 @@ template <typename T, int W> MHA_DEVICE void forward(const mha_cuda_small &c)
     finish<T, W>(c, batch, head, first, o, r);
 }
 
+template <typename T, int W> MHA_DEVICE void forward(const mha_cuda_small &c)
+{
+    int heads = c.G * c.group;
+    let_next_start();
+    wait_for_last();
+    compute<T, W>(c, blockIdx.x / heads, blockIdx.x % heads);
+}
+
+/* The same where sequences are not alike. */
+template <typename T, int W> MHA_DEVICE void forward_sequences(const mha_cuda_small &c)
+{
+    __shared__ lone s;
+    int heads = c.G * c.group, head = blockIdx.x % heads;
+    let_next_start();
+    wait_for_last();
+    if (threadIdx.x == 0) find_lone(s, c, blockIdx.x / heads);
+    __syncthreads();
+    if (!s.is_here) return;
+    clear_rows(s.c.out, head, s.c.Tq, s.padded, c.E);
+    for (int row = s.c.Tq + threadIdx.x; row < s.padded; row += blockDim.x) put_lse(s.c, 0, head, row, false, 0);
+    compute<T, W>(s.c, 0, head);
+}
+
 } // namespace
 
 #define KERNEL(NAME, T, W, BLOCKS)                                                                          \
     extern "C" __global__ void __launch_bounds__(256, BLOCKS) NAME(const __grid_constant__ mha_cuda_small c) \
     {                                                                                                       \
         forward<T, W>(c);                                                                                   \
+    }                                                                                                       \
+    extern "C" __global__ void __launch_bounds__(256, BLOCKS)                                               \
+        NAME##_sequences(const __grid_constant__ mha_cuda_small c)                                          \
+    {                                                                                                       \
+        forward_sequences<T, W>(c);                                                                         \
     }
 
 KERNEL(small_forward_bf16_16, __nv_bfloat16, 16, 4)
