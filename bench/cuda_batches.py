@@ -36,10 +36,9 @@ def varlen(lengths, rows, H, G, D, causal):
     """What varlen_attn takes: rows (total,H,D), and the longest of each."""
     if varlen_attn is None:
         return None
-    share = {"enable_gqa": True} if H != G else {}
     window = {"window_size": (-1, 0)} if causal else {}
     cu_rows, cu_keys = starts_of(rows), starts_of(lengths)
-    return lambda q, k, v: varlen_attn(q, k, v, cu_rows, cu_keys, max(rows), max(lengths), **share, **window)
+    return lambda q, k, v: varlen_attn(q, k, v, cu_rows, cu_keys, max(rows), max(lengths), **window)
 
 
 def packed(ours, name, rows, lengths, H, G, D, causal=False, gradients=False, count=10):

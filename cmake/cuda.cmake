@@ -45,8 +45,8 @@ foreach(source forward/forward forward/forward_wide spans backward/backward back
 endforeach()
 
 # It has its own copy of the few functions of core and attention that it needs, all hidden.
-set(sources attention.c cubins.c decode.c device.c driver.c general.c heads.c hopper.c kernels.c ops.c plan.c plugin.c
-  product.c table.c attention/layout.c attention/names.c attention/obstacles.c attention/small.c attention/small_plan.c
+set(sources attention.c cubins.c device.c driver.c general.c heads.c hopper.c kernels.c ops.c plan.c plugin.c
+  modules.c product.c table.c attention/decode.c attention/layout.c attention/names.c attention/obstacles.c attention/small.c attention/small_plan.c
   attention/statistics.c attention/ways.c)
 list(TRANSFORM sources PREPEND ${cuda}/)
 add_library(mha_cuda MODULE ${sources} ${PROJECT_SOURCE_DIR}/src/core/status.c ${PROJECT_SOURCE_DIR}/src/core/tensor.c

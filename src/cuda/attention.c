@@ -4,7 +4,7 @@
 #include "cuda/attention/layout.h"
 #include "cuda/attention/small_plan.h"
 #include "cuda/attention/ways.h"
-#include "cuda/decode.h"
+#include "cuda/attention/decode.h"
 #include "cuda/device.h"
 #include "cuda/schedule.h"
 #include <stdio.h>
@@ -223,10 +223,11 @@ static void add_ways(mha_attention_plan *to, mha_cuda_ways ways, unsigned among)
         mha_cuda_way way;
         int32_t most;
         const char *what;
-    } all[] = {{MHA_CUDA_BY_DECODING, ways.decoded, "sequences of at most %d rows in the decode kernels"},
-               {MHA_CUDA_BY_SHORT_TILES, ways.short_rows, "sequences of 193 to %d rows in blocks of 64 keys"},
-               {MHA_CUDA_BY_ORDER, ways.ordered, "sequences of at most %d rows and keys sum dQ in order"},
-               {MHA_CUDA_BY_SMALL_HEADS, ways.small, "sequences of at most %d rows and keys in the kernels of small heads"}};
+    } all[] = {
+        {MHA_CUDA_BY_DECODING, ways.decoded, "sequences of at most %d rows in the decode kernels"},
+        {MHA_CUDA_BY_SHORT_TILES, ways.short_rows, "sequences of 193 to %d rows in blocks of 64 keys"},
+        {MHA_CUDA_BY_ORDER, ways.ordered, "sequences of at most %d rows and keys sum dQ in order"},
+        {MHA_CUDA_BY_SMALL_HEADS, ways.small, "sequences of at most %d rows and keys in the kernels of small heads"}};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) {
         char clause[sizeof to->why];
         snprintf(clause, sizeof clause, all[n].what, (int)all[n].most); // NOLINT(clang-diagnostic-format-nonliteral)
@@ -240,9 +241,8 @@ static mha_attention_plan describe_tiles(const mha_problem *p)
     const int processors = mha_cuda_of(p->ctx)->processors;
     mha_cuda_plan plan;
     mha_cuda_plan_forward(&plan, p);
-    mha_attention_plan a = plan.among & tiles
-                               ? describe(p, &plan, plan.tiles < processors ? plan.tiles : processors)
-                               : describe_decode(p); /* and small heads */
+    mha_attention_plan a = plan.among & tiles ? describe(p, &plan, plan.tiles < processors ? plan.tiles : processors)
+                                              : describe_decode(p); /* and small heads */
     add_ways(&a, plan.ways, plan.among);
     return a;
 }
@@ -255,10 +255,18 @@ mha_status mha_cuda_explain(const mha_problem *call, mha_attention_plan *to)
     bool copied = measure.used > 0;
     TRY(forward_path(p)(p, &measure, false));
     switch (mha_cuda_path_forward(p)) {
-    case MHA_CUDA_PATH_SMALL: *to = describe_small(p, false); break;
-    case MHA_CUDA_PATH_DECODE: *to = describe_decode(p); break;
-    case MHA_CUDA_PATH_TILES: *to = describe_tiles(p); break;
-    case MHA_CUDA_PATH_GENERAL: *to = describe_general(p, mha_cuda_obstacle(p), false); break;
+    case MHA_CUDA_PATH_SMALL:
+        *to = describe_small(p, false);
+        break;
+    case MHA_CUDA_PATH_DECODE:
+        *to = describe_decode(p);
+        break;
+    case MHA_CUDA_PATH_TILES:
+        *to = describe_tiles(p);
+        break;
+    case MHA_CUDA_PATH_GENERAL:
+        *to = describe_general(p, mha_cuda_obstacle(p), false);
+        break;
     }
     to->scratch_bytes = measure.used;
     if (copied) add_copies(to, mha_cuda_obstacle(call));
@@ -286,7 +294,9 @@ mha_status mha_cuda_explain_backward(const mha_gradient_call *call, mha_attentio
     TRY(backward_path(&laid)(&own, &measure, false));
     if (measure.too_large) return mha_fail(p->ctx, MHA_TOO_LARGE, "q, k: need more scratch than there is memory");
     if (obstacle) *to = describe_general(p, obstacle, true);
-    else *to = mha_cuda_path_backward(&laid) == MHA_CUDA_PATH_SMALL ? describe_small(p, true) : describe_tiles_backward(p);
+    else
+        *to =
+            mha_cuda_path_backward(&laid) == MHA_CUDA_PATH_SMALL ? describe_small(p, true) : describe_tiles_backward(p);
     to->scratch_bytes = measure.used;
     if (copied) add_copies(to, mha_cuda_obstacle_backward(call));
     if (!obstacle && own.dbias.rank && !mha_cuda_bias_launches(&own))

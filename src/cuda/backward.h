@@ -21,15 +21,15 @@ typedef struct mha_cuda_backward {
         sums; /* (B,H,tiles,rows of a tile * width of the kernel): dQ over that power and the scale, in pairs of 64 bits */
     float scale; /* of scores; above 0 */
     int32_t Tq, Tk, H, G, B;
-    int32_t D, E;        /* widths: multiples of 8 up to that of the kernel */
-    int32_t left, right; /* row i sees keys from i + left to i + right */
-    int32_t offset;      /* for the kernels with options: of rows to keys */
-    int32_t row_tiles;   /* of a query head */
-    int32_t key_tiles;   /* of a key head */
-    int32_t bound_tiles; /* of a key head, 512 keys each */
-    int32_t section;     /* key heads that are worked on together */
-    int32_t together;    /* key tiles that begin with the same row tile: with a window all of them do */
-    int32_t parts;       /* dQ in order: blocks that share a key head (schedule.h); their sums are (parts,B,H,...) */
+    int32_t D, E;          /* widths: multiples of 8 up to that of the kernel */
+    int32_t left, right;   /* row i sees keys from i + left to i + right */
+    int32_t offset;        /* for the kernels with options: of rows to keys */
+    int32_t row_tiles;     /* of a query head */
+    int32_t key_tiles;     /* of a key head */
+    int32_t bound_tiles;   /* of a key head, 512 keys each */
+    int32_t section;       /* key heads that are worked on together */
+    int32_t together;      /* key tiles that begin with the same row tile: with a window all of them do */
+    int32_t parts;         /* dQ in order: blocks that share a key head (schedule.h); their sums are (parts,B,H,...) */
     int32_t ordered_tiles; /* likewise: key tiles that a head may have */
     mha_cuda_rows queries, grad_k, grad_v;
     float *powers;       /* (B,G): the power of two of a key head's numbers in the integers of dQ */
@@ -51,7 +51,6 @@ typedef struct mha_cuda_backward {
     /* For the kernels of sequences that are not alike and those with maps. Tiles of all sequences of a head have numbers
      * (schedule.h): bounds are (G,bound_slots,2), rows and sums (H,row_slots,...). */
     mha_cuda_ways ways; /* of the call: blocks leave out sequences of another way than theirs */
-    int32_t plain;      /* whether there is no slope, cap or sink, and no map */
     int32_t mixed;      /* whether some sequences have sums in order, and others do not */
     int32_t row_slots, key_slots, bound_slots;
     int32_t first_slot, slots;         /* the key tiles of this launch: some of key_slots */

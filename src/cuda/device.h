@@ -74,6 +74,9 @@ mha_status mha_cuda_scratch_for(mha_context *ctx, int64_t count, size_t size, ch
 /* Memory of a GPU for layers, tapes and caches, which may outlive their context. */
 mha_allocator mha_cuda_allocator(int ordinal);
 
+/* Loads all kernels, for a context that has been entered. */
+mha_status mha_cuda_load_kernels(mha_context *ctx);
+
 /* How a kernel is started. */
 typedef struct mha_cuda_launch {
     CUfunction kernel;

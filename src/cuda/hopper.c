@@ -75,14 +75,12 @@ typedef struct targets {
     int32_t *lost;
 } targets;
 
-/* The tiles of rows of sequences that are not alike. */
-static mha_status find_spans(const mha_problem *p, const mha_cuda_plan *plan, const targets *to, const mha_cuda_scratch *s)
+/* The tiles of rows of sequences that are not alike, of all ways. */
+static mha_status find_spans(const mha_problem *p, const mha_cuda_plan *plan, const targets *to,
+                             const mha_cuda_scratch *s)
 {
     const mha_cuda_general general = mha_cuda_describe_general(p);
-    mha_cuda_spans c = {.spans = s->spans,
-                        .count = s->span_count,
-                        .way = plan->width == MHA_CUDA_SHORT ? MHA_CUDA_BY_SHORT_TILES : MHA_CUDA_BY_TILES,
-                        .ways = plan->ways,
+    mha_cuda_spans c = {.ways = plan->ways,
                         .lost = to->lost,
                         .B = general.B,
                         .H = general.H,
@@ -101,6 +99,7 @@ static mha_status find_spans(const mha_problem *p, const mha_cuda_plan *plan, co
                         .key_lengths = general.key_lengths,
                         .query_starts = general.query_starts,
                         .key_starts = general.key_starts};
+    for (int n = 0; n < MHA_CUDA_SPAN_LISTS; n++) c.lists[n] = s->lists[n];
     mha_cuda_launch l = {mha_cuda_of(p->ctx)->kernels[MHA_CUDA_K_forward_spans], "forward_spans",
                          ((int64_t)c.B * c.row_tiles + MHA_CUDA_SPAN_THREADS - 1) / MHA_CUDA_SPAN_THREADS,
                          MHA_CUDA_SPAN_THREADS, 0};
@@ -115,14 +114,15 @@ static mha_status add_all(mha_cuda_forward *c, const mha_problem *p, const mha_c
     c->results = rows_of(to->out);
     c->lost = to->lost;
     if (plan->spans) {
-        c->spans = s->spans, c->span_count = s->span_count;
-        TRY(find_spans(p, plan, to, s));
+        const mha_cuda_span_list *list = &s->lists[plan->width == MHA_CUDA_SHORT];
+        c->spans = list->spans, c->span_count = list->count;
     }
     return plan->kind >= MHA_CUDA_MAPS ? add_maps(c, p) : MHA_OK;
 }
 
 /* The attention of `p`, or of the sequences that have tiles as the plan's. */
-static mha_status start_tiles(const mha_problem *p, const mha_cuda_plan *plan, const targets *to, const mha_cuda_scratch *s)
+static mha_status start_tiles(const mha_problem *p, const mha_cuda_plan *plan, const targets *to,
+                              const mha_cuda_scratch *s)
 {
     mha_cuda_device *d = mha_cuda_of(p->ctx);
     mha_cuda_forward c = {.lse = mha_cuda_view_of(to->lse),
@@ -161,11 +161,11 @@ static mha_status start_tiles(const mha_problem *p, const mha_cuda_plan *plan, c
 static mha_status forward(const mha_problem *p, const mha_cuda_plan *plan, const targets *to, const mha_cuda_scratch *s)
 {
     unsigned tiles = MHA_CUDA_BIT(MHA_CUDA_BY_TILES), others = MHA_CUDA_BIT(MHA_CUDA_BY_SHORT_TILES);
+    if (plan->spans) TRY(find_spans(p, plan, to, s));
     if (plan->among & (tiles | others)) TRY(start_tiles(p, plan, to, s));
     if (!(plan->among & tiles) || !(plan->among & others)) return MHA_OK;
     mha_cuda_plan own;
     mha_cuda_plan_way(&own, p, MHA_CUDA_BY_SHORT_TILES);
-    own.ways = plan->ways;
     return start_tiles(p, &own, to, s);
 }
 
@@ -269,7 +269,7 @@ static void add_backward_options(mha_cuda_backward *c, const mha_problem *p, con
 static void add_backward_sequences(mha_cuda_backward *c, const mha_problem *p, const mha_cuda_plan *plan)
 {
     const mha_cuda_general general = mha_cuda_describe_general(p);
-    c->ways = plan->ways, c->plain = mha_cuda_is_plain(p);
+    c->ways = plan->ways;
     c->mixed = !plan->brief && plan->among & MHA_CUDA_BIT(MHA_CUDA_BY_ORDER);
     c->row_slots = plan->row_slots, c->bound_slots = plan->bound_slots;
     c->key_slots = c->slots = plan->key_slots;
@@ -309,7 +309,9 @@ static mha_status add_backward_bias(mha_cuda_backward *c, const mha_gradient_cal
 {
     const mha_attention_options *o = &call->problem.options;
     c->dbias = mha_cuda_view_of(call->dbias);
-    return !mha_cuda_has_window(o) && mha_sequences_are_alike(o) ? MHA_OK : mha_cuda_clear(call->problem.ctx, call->gradients.bias);
+    return !mha_cuda_has_window(o) && mha_sequences_are_alike(o)
+               ? MHA_OK
+               : mha_cuda_clear(call->problem.ctx, call->gradients.bias);
 }
 
 /* One of the kernels: those that sum dQ in order, or the others. */
@@ -352,7 +354,9 @@ static mha_status start_backward(const mha_cuda_backward *c, const mha_cuda_plan
     }
     const mha_cuda_launch prepare = {.blocks = bounds + rows, .threads = THREADS},
                           main = {.blocks = plan->tiles, .threads = plan->threads, .shared = plan->shared},
-                          ordered = {.blocks = plan->parts * key_heads, .threads = plan->threads, .shared = plan->shared},
+                          ordered = {.blocks = plan->parts * key_heads,
+                                     .threads = plan->threads,
+                                     .shared = plan->shared},
                           convert = {.blocks = tiles, .threads = THREADS};
     TRY(start_step(c, plan, ctx, prepare, MHA_CUDA_PREPARE, plan->brief));
     if (launches > 1) TRY(start_in_turn(c, plan, ctx, main, launches));
@@ -369,7 +373,9 @@ mha_status mha_cuda_hopper_backward(const mha_gradient_call *call, mha_arena *ar
     mha_cuda_scratch s;
     mha_cuda_plan_backward(&plan, p);
     mha_cuda_lay_backward(&s, arena, &plan, call);
-    if (!run) return plan.among & MHA_CUDA_BIT(MHA_CUDA_BY_SMALL_HEADS) ? mha_cuda_small_backward(call, arena, false) : MHA_OK;
+    if (!run)
+        return plan.among & MHA_CUDA_BIT(MHA_CUDA_BY_SMALL_HEADS) ? mha_cuda_small_backward(call, arena, false)
+                                                                  : MHA_OK;
     if (!mha_element_count(p->q) || !mha_element_count(p->k)) {
         TRY(mha_cuda_clear(p->ctx, call->gradients.bias));
         TRY(mha_cuda_clear(p->ctx, call->gradients.q));

@@ -124,7 +124,7 @@ static void start(mha_cuda_plan *plan, const mha_problem *p)
         .type = p->q.type == MHA_FLOAT16,
         .kind = mha_cuda_has_options(p)  ? MHA_CUDA_OPTIONS
                 : mha_cuda_has_window(o) ? MHA_CUDA_WINDOW
-                                : MHA_CUDA_FULL,
+                                         : MHA_CUDA_FULL,
         .offset = clamp(offset, -p->Tq, p->Tk),
         .left = clamp(o->window_left == MHA_UNLIMITED ? -p->Tq : offset - o->window_left, -p->Tq, p->Tk),
         .right = clamp(right == MHA_UNLIMITED ? p->Tk : offset + right, -p->Tq, p->Tk),
@@ -151,7 +151,8 @@ void mha_cuda_plan_way(mha_cuda_plan *plan, const mha_problem *p, mha_cuda_way w
     plan->width = forward_width_of(widest);
     plan->spans = mha_cuda_has_spans(p);
     /* Dropout alone is faster where all warps that compute decide for themselves. */
-    if (mha_cuda_has_maps(p)) plan->kind = p->options.bias.rank || !p->options.mask.rank ? MHA_CUDA_MAPS : MHA_CUDA_BITS;
+    if (mha_cuda_has_maps(p))
+        plan->kind = p->options.bias.rank || !p->options.mask.rank ? MHA_CUDA_MAPS : MHA_CUDA_BITS;
     else if (plan->spans) plan->kind = MHA_CUDA_OPTIONS;
     if (mha_cuda_has_bias_alone(p) && widest <= 128) plan->kind = MHA_CUDA_BIASED;
     /* One tile of 256 rows, with blocks of 64 keys to have registers for it: the bits are not those of other blocks. */
@@ -181,7 +182,10 @@ static void plan_forward(mha_cuda_plan *plan, const mha_problem *p, mha_cuda_way
     plan->ways = ways, plan->among = among;
 }
 
-void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p) { plan_forward(plan, p, mha_cuda_ways_forward(p)); }
+void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
+{
+    plan_forward(plan, p, mha_cuda_ways_forward(p));
+}
 
 void mha_cuda_plan_anew(mha_cuda_plan *plan, const mha_problem *p)
 {
@@ -260,7 +264,7 @@ void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
     plan->among = mha_cuda_ways_among(p, plan->ways);
     while (backward_widths[plan->width].columns < widest) plan->width++;
     if (mha_cuda_has_maps(p)) plan->kind = MHA_CUDA_MAPS;
-    else if (mha_cuda_has_spans(p)) plan->kind = MHA_CUDA_SEQUENCES;
+    else if (mha_cuda_has_spans(p)) plan->kind = mha_cuda_is_plain(p) ? MHA_CUDA_SEQUENCES : MHA_CUDA_SEQUENCES_OPTIONS;
     plan->spans = plan->kind >= MHA_CUDA_MAPS;
     plan->kernel = mha_cuda_backward_name(plan->type, plan->width, plan->kind, MHA_CUDA_MAIN);
     plan->rows = backward_widths[plan->width].rows, plan->keys = backward_widths[plan->width].keys;
@@ -297,9 +301,11 @@ int64_t mha_cuda_repair_blocks(mha_cuda_general_kernel kernel, int64_t pieces, i
 
 static void lay_spans(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan, const mha_problem *p)
 {
-    if (!plan->spans) return;
-    MHA_TAKE(arena, s->spans, p->B * plan->row_tiles);
-    MHA_TAKE(arena, s->span_count, 1);
+    for (unsigned way = 0; plan->spans && way < MHA_CUDA_SPAN_LISTS; way++) {
+        if (!(plan->among & MHA_CUDA_BIT(way))) continue;
+        MHA_TAKE(arena, s->lists[way].spans, p->B * plan->row_tiles);
+        MHA_TAKE(arena, s->lists[way].count, 1);
+    }
 }
 
 void mha_cuda_lay_forward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan, const mha_problem *p)

@@ -8,13 +8,14 @@
 #include "core/arena.h"
 #include "cuda/attention/obstacles.h"
 #include "cuda/schedule.h"
+#include "cuda/spans.h"
 
 /* Kernels of a backward call, in the order in which they run. */
 typedef enum mha_cuda_step { MHA_CUDA_PREPARE, MHA_CUDA_MAIN, MHA_CUDA_CONVERT, MHA_CUDA_STEPS } mha_cuda_step;
 
 /* What the rows of a Hopper kernel see: all keys, those of a window that moves with them, of which a causal one is half, what slopes, a
  * softcap, sinks and, forward, unlike sequences say, or all that with bias, mask and dropout. Then come kinds of single directions:
- * backward, unlike sequences; forward, a mask or dropout without a bias, as bits that warps find ahead, and a bias of the type
+ * backward, unlike sequences, plain or with options; forward, a mask or dropout without a bias, as bits that warps find ahead, and a bias of the type
  * of q, in tiles, without mask, dropout, softcap and slopes. */
 typedef enum mha_cuda_kind {
     MHA_CUDA_FULL,
@@ -22,6 +23,7 @@ typedef enum mha_cuda_kind {
     MHA_CUDA_OPTIONS,
     MHA_CUDA_MAPS,
     MHA_CUDA_SEQUENCES,
+    MHA_CUDA_SEQUENCES_OPTIONS,
     MHA_CUDA_BACKWARD_KINDS,
     MHA_CUDA_BITS = MHA_CUDA_SEQUENCES,
     MHA_CUDA_BIASED,
@@ -37,13 +39,13 @@ typedef struct mha_cuda_plan {
     int type; /* 0: bfloat16, 1: float16 */
     int width; /* 0: 64, 1: 128, backward 2: 256, forward 2: 96, 3: 192, 4: 256; the next larger one that there is; MHA_CUDA_SHORT */
     mha_cuda_kind kind;
-    bool spans;    /* forward: sequences are not alike, and a kernel finds their tiles; backward: blocks find them */
-    mha_cuda_ways ways;    /* of sequences (schedule.h), */
-    unsigned among;        /* and a bit for each that one of them may go */
-    bool few;      /* forward: tiles of fewer rows, of which fewer are wasted, or more multiprocessors have one */
-    bool brief;    /* backward: few keys, dQ of all sequences summed in the order of their tiles */
-    int32_t parts; /* of sums in order: blocks that share a key head, 1 to ordered_tiles (schedule.h) */
-    int32_t ordered_tiles; /* likewise: key tiles of a head */
+    bool spans; /* forward: sequences are not alike, and a kernel finds their tiles; backward: blocks find them */
+    mha_cuda_ways ways; /* of sequences (schedule.h), */
+    unsigned among;     /* and a bit for each that one of them may go */
+    bool few;           /* forward: tiles of fewer rows, of which fewer are wasted, or more multiprocessors have one */
+    bool brief;         /* backward: few keys, dQ of all sequences summed in the order of their tiles */
+    int32_t parts;      /* of sums in order: blocks that share a key head, 1 to ordered_tiles (schedule.h) */
+    int32_t ordered_tiles;                     /* likewise: key tiles of a head */
     const char *kernel;                        /* the one that does most of the work */
     int32_t offset;                            /* row i stands at i + offset; within [-Tq, Tk] */
     int32_t left, right;                       /* row i sees keys from i + left to i + right; likewise */
@@ -131,15 +133,14 @@ typedef struct mha_cuda_scratch {
     int32_t *sums;      /* likewise (...,rows*width); if brief, for each of the parts, or none for a single key tile */
     int32_t
         *lost_rows; /* with options: (B,H,row_tiles*rows/64) forward; with options or brief: (B,H,row_tiles) backward */
-    struct mha_cuda_span *spans; /* forward, or another forward pass, sequences that are not alike: (B,row_tiles) */
-    int32_t *span_count;         /* one: how many there are */
-    void *q;                     /* forward, with options, results in place of q: a dense copy of it */
-    int32_t *lost_anew;          /* of that forward pass, with options */
-    int32_t *any;                /* one: whether anything is lost, with options */
-    double *numbers;             /* (B,H,Tq,MHA_CUDA_ROW_NUMBERS), to repair what is lost */
-    int32_t *lost_keys;          /* (B,G,key_tiles) */
-    int32_t *lost_heads;         /* (B,G) */
-    float *powers;               /* likewise; none if brief */
+    mha_cuda_span_list lists[MHA_CUDA_SPAN_LISTS]; /* forward, or another forward pass, sequences that are not alike */
+    void *q;             /* forward, with options, results in place of q: a dense copy of it */
+    int32_t *lost_anew;  /* of that forward pass, with options */
+    int32_t *any;        /* one: whether anything is lost, with options */
+    double *numbers;     /* (B,H,Tq,MHA_CUDA_ROW_NUMBERS), to repair what is lost */
+    int32_t *lost_keys;  /* (B,G,key_tiles) */
+    int32_t *lost_heads; /* (B,G) */
+    float *powers;       /* likewise; none if brief */
 } mha_cuda_scratch;
 
 /* Layouts (core/arena.h). */

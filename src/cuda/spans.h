@@ -14,13 +14,19 @@ typedef struct mha_cuda_span {
     int32_t offset, left, right; /* as below; left and right within [-Tq, Tk] */
 } mha_cuda_span;
 
+/* Those of the sequences that go one way, up to B * row_tiles of them, tiles with many rows before them first; and how many there are. */
+typedef struct mha_cuda_span_list {
+    mha_cuda_span *spans;
+    int32_t *count; /* NULL: no sequence goes this way */
+} mha_cuda_span_list;
+
+enum { MHA_CUDA_SPAN_LISTS = 2 }; /* by way: tiles, and short ones */
+
 /* What the kernel that finds them is told. */
 typedef struct mha_cuda_spans {
-    mha_cuda_span *spans; /* up to B * row_tiles, of sequences that go this way; tiles with many rows before them first */
-    int32_t *count;       /* so many there are */
-    mha_cuda_way way;
-    mha_cuda_ways ways; /* of the call */
-    int32_t *lost;      /* as in forward.h: 0 for sequences that no tiles are for; or NULL */
+    mha_cuda_span_list lists[MHA_CUDA_SPAN_LISTS];
+    mha_cuda_ways ways;   /* of the call */
+    int32_t *lost;        /* as in forward.h: 0 where there is no tile */
     int32_t B, H, Tq, Tk; /* Tq and Tk: what a sequence has at most */
     int32_t rows;         /* of a tile */
     int32_t row_tiles;    /* of Tq rows */

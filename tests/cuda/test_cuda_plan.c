@@ -1,6 +1,7 @@
 /* What of the GPU's code needs no GPU: which kernels are chosen and why, tiles, shared memory, scratch, and what is
  * said where the device is not there. */
 #include "core/device.h"
+#include "cuda/questions.h"
 #include "cuda/attention/small_plan.h"
 #include "cuda/attention/ways.h"
 #include "cuda/general.h"
@@ -8,35 +9,6 @@
 #include "cuda/schedule.h"
 #include "cuda/spans.h"
 #include "support/harness.h"
-
-/* A context whose memory the host cannot read, as that of a GPU. It has no device behind it. */
-static mha_context *remote_context(void)
-{
-    static mha_backend backend;
-    backend = (mha_backend){.device = "cuda", .remote = true};
-    mha_context *ctx = NULL;
-    mha_context_options options = MHA_CONTEXT_DEFAULTS;
-    options.threads = 1;
-    if (mha_context_make(&ctx, &options, (mha_choice){.backend = &backend, .isa = "sm_90a"})) exit(1);
-    return ctx;
-}
-
-/* A forward or backward call that only asks. */
-typedef struct question {
-    mha_tensor q, k, v, out, dout, dlse;
-    mha_attention_extras extras;
-    mha_attention_options options;
-    mha_attention_gradients gradients;
-} question;
-
-static question ask(mha_type type, int64_t B, int64_t H, int64_t G, int64_t Tq, int64_t Tk, int64_t D)
-{
-    question a = {
-        .extras = MHA_ATTENTION_NO_EXTRAS, .options = MHA_ATTENTION_DEFAULTS, .gradients = MHA_ATTENTION_NO_GRADIENTS};
-    a.q = a.out = a.dout = a.gradients.q = mha_tensor_4d(NULL, type, B, H, Tq, D);
-    a.k = a.v = a.gradients.k = a.gradients.v = mha_tensor_4d(NULL, type, B, G, Tk, D);
-    return a;
-}
 
 static mha_status plan_forward(mha_context *ctx, const question *a, mha_cuda_plan *plan, size_t *scratch)
 {
@@ -294,7 +266,7 @@ TEST(names_of_kernels_are_all_different)
         for (int width = 0; width < MHA_CUDA_BACKWARD_WIDTHS; width++) {
             for (int kind = 0; kind < MHA_CUDA_BACKWARD_KINDS; kind++)
                 names[count++] = mha_cuda_backward_name(type, width, (mha_cuda_kind)kind, MHA_CUDA_MAIN);
-            for (int kind = MHA_CUDA_OPTIONS; kind < MHA_CUDA_BACKWARD_KINDS; kind++) {
+            for (int kind = MHA_CUDA_OPTIONS; kind <= MHA_CUDA_SEQUENCES; kind++) { /* the others have the same */
                 names[count++] = mha_cuda_backward_name(type, width, (mha_cuda_kind)kind, MHA_CUDA_PREPARE);
                 names[count++] = mha_cuda_backward_name(type, width, (mha_cuda_kind)kind, MHA_CUDA_CONVERT);
             }
@@ -389,79 +361,6 @@ TEST(options_are_for_other_kernels_than_those_of_small_heads)
         static const int32_t offsets[] = {40, 0, -10};
         if (n < 3) expect(plan.offset == offsets[n], "case %d", n);
     }
-    mha_context_free(ctx);
-}
-
-/* ---- Ways of sequences ------------------------------------------------------------------------------------------ */
-
-/* Each sequence by its own rows and keys; a call has the kernels of all that it may have sequences for. */
-TEST(ways_of_sequences)
-{
-    const mha_cuda_ways all = {.short_rows = 256, .ordered = 100, .decoded = 4, .small = 16},
-                        none = {MHA_CUDA_NONE, MHA_CUDA_NONE, MHA_CUDA_NONE, MHA_CUDA_NONE};
-    static const struct {
-        int32_t rows, keys;
-        mha_cuda_way way;
-    } cases[] = {{16, 16, MHA_CUDA_BY_SMALL_HEADS}, {4, 17, MHA_CUDA_BY_DECODING},      {0, 17, MHA_CUDA_BY_DECODING},
-                 {5, 17, MHA_CUDA_BY_ORDER},        {100, 100, MHA_CUDA_BY_ORDER},      {17, 101, MHA_CUDA_BY_TILES},
-                 {192, 9, MHA_CUDA_BY_TILES},       {193, 9, MHA_CUDA_BY_SHORT_TILES},  {256, 9, MHA_CUDA_BY_SHORT_TILES},
-                 {257, 9, MHA_CUDA_BY_TILES},       {4, 1 << 30, MHA_CUDA_BY_DECODING}, {17, 16, MHA_CUDA_BY_ORDER}};
-    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
-        mha_cuda_way got = mha_cuda_way_of(all, cases[n].rows, cases[n].keys);
-        expect(got == cases[n].way, "case %zu: %d, not %d", n, got, cases[n].way);
-        got = mha_cuda_way_of(none, cases[n].rows, cases[n].keys);
-        expect(got == MHA_CUDA_BY_TILES, "case %zu: %d without ways", n, got);
-    }
-}
-
-enum {
-    TILES = MHA_CUDA_BIT(MHA_CUDA_BY_TILES),
-    SHORT = MHA_CUDA_BIT(MHA_CUDA_BY_SHORT_TILES),
-    ORDER = MHA_CUDA_BIT(MHA_CUDA_BY_ORDER),
-    DECODING = MHA_CUDA_BIT(MHA_CUDA_BY_DECODING),
-    SMALL = MHA_CUDA_BIT(MHA_CUDA_BY_SMALL_HEADS)
-};
-
-static void expect_ways(mha_context *ctx, const question *a, unsigned forward, unsigned backward, int line)
-{
-    mha_problem p;
-    expect(!mha_problem_make(&p, ctx, MHA_SHAPE, a->out, &a->extras, a->q, a->k, a->v, &a->options), "line %d: %s",
-           line, mha_context_error(ctx));
-    unsigned got = mha_cuda_ways_among(&p, mha_cuda_ways_forward(&p));
-    expect(got == forward, "line %d: forward %x, not %x", line, got, forward);
-    got = mha_cuda_ways_among(&p, mha_cuda_ways_backward(&p));
-    expect(got == backward, "line %d: backward %x, not %x", line, got, backward);
-}
-
-#define WAYS(forward, backward, Tq, Tk, D, ...)                         \
-    do {                                                                \
-        question a = ask(MHA_BFLOAT16, 2, 4, 2, Tq, Tk, D);             \
-        __VA_ARGS__;                                                    \
-        expect_ways(ctx, &a, forward, backward, __LINE__);              \
-    } while (0)
-
-TEST(ways_of_calls)
-{
-    mha_context *ctx = remote_context();
-    mha_tensor lengths = mha_tensor_1d((void *)16, MHA_INT32, 2), row = mha_tensor_1d(NULL, MHA_FLOAT32, 4);
-    WAYS(TILES, TILES, 600, 600, 64, (void)a);
-    WAYS(TILES, ORDER, 300, 300, 64, (void)a);
-    WAYS(SHORT, ORDER, 200, 600, 64, a.k.size[2] = a.v.size[2] = 500);
-    WAYS(DECODING, ORDER, 8, 300, 64, (void)a);
-    WAYS(DECODING, ORDER, 8, 300, 64, a.options.key_lengths = lengths);
-    WAYS(SMALL, SMALL, 8, 100, 32, a.options.key_lengths = a.options.query_lengths = lengths);
-    WAYS(DECODING | SMALL, ORDER | SMALL, 8, 300, 32, a.options.key_lengths = lengths);
-    WAYS(TILES | SHORT | DECODING, TILES | ORDER, 600, 600, 64, a.options.query_lengths = a.options.key_lengths = lengths);
-    WAYS(TILES | SHORT | DECODING, TILES, 600, 600, 64, a.options.query_lengths = lengths);
-    WAYS(TILES | DECODING, TILES | ORDER, 600, 600, 64, a.options.query_lengths = a.options.key_lengths = lengths,
-         a.options.causal = true);
-    WAYS(TILES | DECODING, TILES | ORDER, 600, 600, 128, a.options.query_lengths = a.options.key_lengths = lengths);
-    WAYS(TILES | DECODING, TILES, 600, 600, 256, a.options.query_lengths = a.options.key_lengths = lengths);
-    WAYS(TILES | DECODING, TILES, 600, 600, 64, a.options.query_lengths = lengths, a.options.alibi_slopes = row);
-    WAYS(TILES, TILES, 600, 600, 64, a.options.query_lengths = lengths, a.options.dropout = 0.5f);
-    WAYS(SHORT, ORDER, 200, 300, 64, a.options.key_lengths = lengths);
-    WAYS(TILES | SHORT | DECODING | SMALL, TILES | ORDER | SMALL, 600, 600, 16,
-         a.options.query_lengths = a.options.key_lengths = lengths);
     mha_context_free(ctx);
 }
 
@@ -664,7 +563,7 @@ TEST(kernels_of_backward_calls)
                     a.options.query_lengths = a.options.key_lengths = lengths, a.options.causal = true);
     BACKWARD_KERNEL("backward_f16_64_sequences", a = ask(MHA_FLOAT16, 2, 4, 2, 512, 513, 40),
                     a.options.query_lengths = a.options.key_lengths = lengths);
-    BACKWARD_KERNEL("backward_bf16_64_sequences", a = ask(MHA_BFLOAT16, 2, 4, 4, 512, 512, 64),
+    BACKWARD_KERNEL("backward_bf16_64_sequences_options", a = ask(MHA_BFLOAT16, 2, 4, 4, 512, 512, 64),
                     a.options.key_lengths = lengths, a.options.alibi_slopes = row);
     mha_context_free(ctx);
 }

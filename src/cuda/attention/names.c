@@ -64,10 +64,11 @@ const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_
     {                                                \
         shared "_prepare", kernel, shared "_convert" \
     }
-#define NAMES(kernel)                                                                              \
-    {                                                                                              \
-        STEPS(kernel, kernel), STEPS(kernel "_window", kernel), STEPS(kernel "_options", kernel),  \
-            STEPS(kernel "_maps", kernel "_maps"), STEPS(kernel "_sequences", kernel "_sequences") \
+#define NAMES(kernel)                                                                               \
+    {                                                                                               \
+        STEPS(kernel, kernel), STEPS(kernel "_window", kernel), STEPS(kernel "_options", kernel),   \
+            STEPS(kernel "_maps", kernel "_maps"), STEPS(kernel "_sequences", kernel "_sequences"), \
+            STEPS(kernel "_sequences_options", kernel "_sequences")                                 \
     }
     static const char *const names[TYPES][MHA_CUDA_BACKWARD_WIDTHS][MHA_CUDA_BACKWARD_KINDS][MHA_CUDA_STEPS] = {
         {NAMES("backward_bf16_64"), NAMES("backward_bf16_128"), NAMES("backward_bf16_256")},
@@ -79,17 +80,18 @@ const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_
 
 const char *mha_cuda_brief_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step)
 {
-#define STEPS(main, kernel)                          \
-    {                                                \
+#define STEPS(main, kernel)                        \
+    {                                              \
         kernel "_prepare", main, kernel "_convert" \
     }
-#define NAMES(kernel)                                                                            \
-    {                                                                                            \
-        [MHA_CUDA_FULL] = STEPS(kernel "_brief", kernel "_brief"),                               \
-        [MHA_CUDA_WINDOW] = STEPS(kernel "_brief_window", kernel "_brief"),                      \
-        [MHA_CUDA_SEQUENCES] = {                                                                 \
-            kernel "_brief_sequences_prepare", kernel "_brief_sequences", kernel "_sequences_convert" \
-        }                                                                                        \
+#define NAMES(kernel)                                                                                \
+    {                                                                                                \
+        [MHA_CUDA_FULL] = STEPS(kernel "_brief", kernel "_brief"),                                   \
+        [MHA_CUDA_WINDOW] = STEPS(kernel "_brief_window", kernel "_brief"), [MHA_CUDA_SEQUENCES] = { \
+            kernel "_brief_sequences_prepare",                                                       \
+            kernel "_brief_sequences",                                                               \
+            kernel "_sequences_convert"                                                              \
+        }                                                                                            \
     }
     static const char *const names[TYPES][MHA_CUDA_WIDTHS][MHA_CUDA_BACKWARD_KINDS][MHA_CUDA_STEPS] = {
         {NAMES("backward_bf16_64"), NAMES("backward_bf16_128")}, {NAMES("backward_f16_64"), NAMES("backward_f16_128")}};

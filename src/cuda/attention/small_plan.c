@@ -8,7 +8,8 @@ mha_cuda_small_plan mha_cuda_plan_small(const mha_problem *p, bool backward)
     enum { ROWS = MHA_CUDA_SMALL_ROWS, GAP = 8, BYTES = 2 }; /* GAP: numbers between rows in shared memory */
     const int64_t most_rows = at_most(mha_cuda_most_of(p, 2)), most_keys = at_most(mha_cuda_most_of(p, 3));
     const int64_t rows = (most_rows + ROWS - 1) / ROWS, keys = (most_keys + ROWS - 1) / ROWS;
-    const int of_sequences = mha_cuda_has_spans(p) ? MHA_CUDA_K_small_forward_bf16_16_sequences - MHA_CUDA_K_small_forward_bf16_16 : 0;
+    const int of_sequences =
+        mha_cuda_has_spans(p) ? MHA_CUDA_K_small_forward_bf16_16_sequences - MHA_CUDA_K_small_forward_bf16_16 : 0;
     const int wide = p->D > 16 || p->E > 16, half = p->q.type == MHA_FLOAT16;
     const size_t step = ROWS * BYTES * (size_t)((wide ? 32 : 16) + GAP); /* bytes of the rows of a warp */
     mha_cuda_plan plan;

@@ -18,11 +18,11 @@ mha_cuda_ways mha_cuda_ways_forward(const mha_problem *p)
 {
     bool tiles = !mha_cuda_obstacle(p), full = !mha_cuda_has_window(&p->options);
     bool decodes = !mha_cuda_decode_obstacle(p) && p->share <= MHA_CUDA_DECODE_ROWS;
-    return (mha_cuda_ways){
-        .small = tiles ? small_of(p) : MHA_CUDA_NONE,
-        .decoded = decodes ? (int32_t)(MHA_CUDA_DECODE_ROWS / p->share) : MHA_CUDA_NONE,
-        .ordered = MHA_CUDA_NONE,
-        .short_rows = full && mha_cuda_is_plain(p) && widest_of(p) <= 64 ? MHA_CUDA_SHORT_ROWS : MHA_CUDA_NONE};
+    return (mha_cuda_ways){.small = tiles ? small_of(p) : MHA_CUDA_NONE,
+                           .decoded = decodes ? (int32_t)(MHA_CUDA_DECODE_ROWS / p->share) : MHA_CUDA_NONE,
+                           .ordered = MHA_CUDA_NONE,
+                           .short_rows = full && mha_cuda_is_plain(p) && widest_of(p) <= 64 ? MHA_CUDA_SHORT_ROWS
+                                                                                            : MHA_CUDA_NONE};
 }
 
 mha_cuda_ways mha_cuda_ways_backward(const mha_problem *p)

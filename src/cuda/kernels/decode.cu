@@ -10,7 +10,7 @@
  * q when they are brought. With 256 columns, tiles have 32 keys, so that two blocks fit into a multiprocessor, and two warps share 16
  * keys: both compute their scores, and each has half of the columns of values, because sums of all of them and the rest would need
  * more registers than two blocks leave. */
-#include "decode.h"
+#include "attention/decode.h"
 #include "general.cuh"
 #include "matrices.cuh"
 #include "schedule.h"

@@ -1,7 +1,7 @@
 #include "cuda/fake/kernels.h"
 #include "cuda/attention/statistics.h"
 #include "cuda/backward.h"
-#include "cuda/decode.h"
+#include "cuda/attention/decode.h"
 #include "cuda/fake/backward.h"
 #include "cuda/fake/general.h"
 #include "cuda/fake/ops.h"
@@ -36,8 +36,9 @@ static int width_of(const char *name)
 
 size_t fake_parameter_bytes(const char *name)
 {
-    static const char *const forward[] = {"",      "_window", "_few",      "_window_few", "_options",  "_maps",
-                                          "_bits", "_bias",   "_bias_few", "_short",      "_short_few", "_short_options"};
+    static const char *const forward[] = {"",          "_window", "_few",       "_window_few",
+                                          "_options",  "_maps",   "_bits",      "_bias",
+                                          "_bias_few", "_short",  "_short_few", "_short_options"};
     static const char *const backward[] = {"",
                                            "_window",
                                            "_options",
@@ -53,6 +54,7 @@ size_t fake_parameter_bytes(const char *name)
                                            "_sequences",
                                            "_sequences_prepare",
                                            "_sequences_convert",
+                                           "_sequences_options",
                                            "_brief_sequences",
                                            "_brief_sequences_prepare"};
     enum { BACKWARD = sizeof backward / sizeof *backward };

@@ -130,7 +130,8 @@ const char *fake_backward_parts(const fake_launch *l)
     if (fake_map_of(&c->q).rows != (uint32_t)rows || fake_map_of(&c->k).rows != (uint32_t)tile_keys) return "boxes";
     /* Sums in order are all that there are, or those of some sequences. */
     bool ordered = c->ordered_tiles > 0, brief = ordered && !c->mixed, of_brief = strstr(l->name, "_brief");
-    if (ordered && (c->ways.ordered != 512 || c->parts < 1 || c->parts > c->ordered_tiles || (c->mixed && c->parts > 1)))
+    if (ordered &&
+        (c->ways.ordered != 512 || c->parts < 1 || c->parts > c->ordered_tiles || (c->mixed && c->parts > 1)))
         return "sums in order";
     if (ordered && c->ordered_tiles != (c->key_tiles < 4 ? c->key_tiles : 4)) return "tiles in order";
     if (of_brief && !ordered) return "nothing is in order";

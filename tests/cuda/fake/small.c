@@ -15,7 +15,8 @@ static mha_cuda_general general_of(const mha_cuda_small *c, mha_type type, int32
 {
     const int32_t H = c->G * c->group, Tq = c->Tq, Tk = c->Tk, D = c->D, E = c->E;
     mha_cuda_general g = {.B = B, .H = H, .G = c->G, .share = c->group, .Tq = Tq, .Tk = Tk, .D = D, .E = E};
-    const int64_t Q = c->query_starts.data ? 1 : B, K = c->key_starts.data ? 1 : B, rows = c->query_rows, keys = c->key_rows;
+    const int64_t Q = c->query_starts.data ? 1 : B, K = c->key_starts.data ? 1 : B, rows = c->query_rows,
+                  keys = c->key_rows;
     g.q = view(c->q, type, Q, H, rows, D), g.dq = view(c->dq, type, Q, H, rows, D);
     g.k = view(c->k, type, K, c->G, keys, D), g.dk = view(c->dk, type, K, c->G, keys, D);
     g.v = view(c->v, type, K, c->G, keys, E), g.dv = view(c->dv, type, K, c->G, keys, E);
@@ -47,8 +48,8 @@ const char *fake_small(const fake_launch *l)
     const mha_cuda_small *c = (const void *)l->parameter;
     const bool backward = strstr(l->name, "backward");
     const int32_t heads = backward ? c->G : c->G * c->group, rows = up(c->Tq < 128 ? c->Tq : 128, 16),
-                  keys = up(c->Tk < 128 ? c->Tk : 128, 16),
-                  widest = c->D > c->E ? c->D : c->E, W = strstr(l->name, "_32") ? 32 : 16;
+                  keys = up(c->Tk < 128 ? c->Tk : 128, 16), widest = c->D > c->E ? c->D : c->E,
+                  W = strstr(l->name, "_32") ? 32 : 16;
     if (c->D % 8 || c->E % 8 || (W == 16 ? widest > 16 : widest <= 16 || widest > 32)) return "widths";
     if (!strstr(l->name, "_sequences") && alike(c)) return alike(c);
     if (c->ways.small != 128) return "ways";

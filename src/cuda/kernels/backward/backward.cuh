@@ -135,7 +135,7 @@ template <int D, int QUERIES, typename S> MHA_DEVICE void clear_padding(S &s, in
 }
 
 /* What a thread knows of the rows from `first` on and its keys, of which the first of its warp is `key`. */
-template <kind KIND>
+template <kind KIND, bool PLAIN>
 MHA_DEVICE facts_of_tile facts_at(const mha_cuda_backward &c, const volatile part_of_sequence &part, int batch, int head,
                                   int first, int key, int first_key)
 {
@@ -146,7 +146,7 @@ MHA_DEVICE facts_of_tile facts_at(const mha_cuda_backward &c, const volatile par
     bool there = key + lane / 4 < length, next = key + lane / 4 + 8 < length;
     bool cut = first_key + KEYS > length || (KIND >= SEQUENCES && first + 64 > queries);
     return {{there ? behind : -INFINITY, next ? behind - 8 : -INFINITY},
-            c.slopes ? c.slopes[batch * c.slope_batch + head * c.slope_head] * 1.44269504f : 0,
+            !PLAIN && c.slopes ? c.slopes[batch * c.slope_batch + head * c.slope_head] * 1.44269504f : 0,
             (float)offset,
             (float)-right,
             (float)-left,
@@ -172,7 +172,7 @@ MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k
         if (half == 0) last_is_done();
         scores<T, D, 64, QUERIES>(y, v, factor(shared_address(s.d_out[stage]) + half * 64 * ROW_BYTES, 0));
         if (half == 0) free_last();
-        facts_of_tile t = facts_at<KIND>(c, part, w.batch, head, first, key, w.first);
+        facts_of_tile t = facts_at<KIND, PLAIN>(c, part, w.batch, head, first, key, w.first);
         const float *rows = s.rows[stage] + 64 * half + lane % 4 * 2;
         uint32_t count = n * (QUERIES / 64) + half, *own_p = p + 16 * half, *own_ds = ds + 16 * half;
         maps_of_tile maps = {w, part, head, first, nullptr, 0};
@@ -196,7 +196,7 @@ MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k
             else weigh<T, QUERIES, KIND, false>(x, c, rows, t, maps);
             products_wait<0>();
             touch(y);
-            if (PLAIN || (KIND == SEQUENCES && c.plain)) grow_plain<T, QUERIES>(x, y, own_p, own_ds, rows);
+            if (PLAIN) grow_plain<T, QUERIES>(x, y, own_p, own_ds, rows);
             else if (bits) grow<T, QUERIES, KIND, KIND == MAPS, KIND == MAPS>(x, y, own_p, own_ds, c, rows, maps);
             else if (KIND == MAPS && c.dbias.data) grow<T, QUERIES, KIND, false, KIND == MAPS>(x, y, own_p, own_ds, c, rows, maps);
             else grow<T, QUERIES, KIND, false, false>(x, y, own_p, own_ds, c, rows, maps);
@@ -210,7 +210,7 @@ MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k
 /* dQ of tile n - 1 is computed in the step of tile n, so that the warpgroups need not wait for each other's dS, and leaves in the next
  * step, when S of tile n + 1 is under way: the tensor cores should not wait for it. (In the first step its products are those of whatever
  * the memory holds, and are not used.) In order it leaves at once, which is 1 to 7 % faster with the few steps of brief sequences. */
-template <typename T, int D, int QUERIES, kind KIND, sums WAY, typename WORK>
+template <typename T, int D, int QUERIES, kind KIND, sums WAY, bool PLAIN, typename WORK>
 MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const WORK &w, int who,
                             uint32_t base, int turn)
 {
@@ -332,7 +332,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
             if (n > 0 && lane == 0) barrier_arrive(shared_address(&s.empty[(at - 1) % STAGES]) + after_power);
         };
         if constexpr (KIND >= OPTIONS) {
-            meet<T, D, QUERIES, KIND, WAY == ORDERED>(s, c, w, k, v, p, ds, at, here.head, q0, who, last_is_done, free_last);
+            meet<T, D, QUERIES, KIND, PLAIN>(s, c, w, k, v, p, ds, at, here.head, q0, who, last_is_done, free_last);
         } else {
             float x[QUERIES / 2], y[QUERIES / 2];
             scores<T, D, QUERIES>(x, k, factor(shared_address(s.q[stage]), 0));
@@ -463,11 +463,12 @@ MHA_DEVICE void in_order(const mha_cuda_backward &c, const volatile mha_cuda_sha
     for (int turn = 0; turn < own.count && own.first + turn < tiles_in_order<KIND>(c, part, true); turn++) {
         work w = work_in_order<QUERIES, KIND>(c, part, own.head, own.first + turn);
         each(w, base, turn);
-        base += c.H / c.G * w.count;
+        base += c.H / c.G * work_in_order<QUERIES, KIND>(c, part, own.head, own.first + turn).count; /* anew: registers */
     }
 }
 
-template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DEVICE void run(const mha_cuda_backward &c)
+/* PLAIN: sequences have nothing else that only kernels with options do. */
+template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS, bool PLAIN = KIND == SEQUENCES> MHA_DEVICE void run(const mha_cuda_backward &c)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     typedef shared_memory<T, D, QUERIES, KIND> layout;
@@ -520,8 +521,8 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
                 if constexpr (KIND >= SEQUENCES) { /* for want of registers */
                     if (threadIdx.x == GROUP) s.own = w;
                     group_sync(ALL, CONSUMERS * GROUP);
-                    compute_all<T, D, QUERIES, KIND, ORDERED, volatile work>(s, c, s.own, who, base, turn);
-                } else compute_all<T, D, QUERIES, KIND, ORDERED>(s, c, w, who, base, turn);
+                    compute_all<T, D, QUERIES, KIND, ORDERED, PLAIN, volatile work>(s, c, s.own, who, base, turn);
+                } else compute_all<T, D, QUERIES, KIND, ORDERED, PLAIN>(s, c, w, who, base, turn);
             });
             if (threadIdx.x % GROUP == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
         }
@@ -539,7 +540,7 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
                 if (threadIdx.x >= GROUP - BIT_FINDERS && (c.mask.data || c.dropped) && w.count) find_all_bits<QUERIES>(s, c, s.own);
         } else {
             registers_take<MANY>();
-            compute_all<T, D, QUERIES, KIND, INTEGERS, volatile work>(s, c, s.own, who, 0, 0);
+            compute_all<T, D, QUERIES, KIND, INTEGERS, PLAIN, volatile work>(s, c, s.own, who, 0, 0);
         }
         return;
     }
@@ -548,7 +549,7 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS> MHA_DE
         if (threadIdx.x == 0) copy_all(s, c, w);
     } else {
         registers_take<MANY>();
-        compute_all<T, D, QUERIES, KIND, INTEGERS>(s, c, w, who, 0, 0);
+        compute_all<T, D, QUERIES, KIND, INTEGERS, PLAIN>(s, c, w, who, 0, 0);
     }
 }
 

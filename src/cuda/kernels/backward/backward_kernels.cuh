@@ -28,6 +28,10 @@
     BACKWARD_KERNEL(NAME##_prepare, (256, PREPARES(D)), (prepare_parts<T, D, QUERIES, KIND, INTEGERS>(c))) \
     BACKWARD_KERNEL(NAME##_convert, (256, CONVERTS(D)), (convert_parts<T, D, QUERIES, KIND>(c)))
 
+/* Those of sequences with slopes, a softcap or sinks. */
+#define BACKWARD_SEQUENCES_OPTIONS(NAME, T, D, QUERIES) \
+    BACKWARD_KERNEL(NAME##_sequences_options, (384, 1), (run<T, D, QUERIES, SEQUENCES, INTEGERS, false>(c)))
+
 #define BACKWARD_ALL_PARTS(NAME, KIND)                            \
     BACKWARD_PARTS(bf16_128_##NAME, __nv_bfloat16, 128, 64, KIND) \
     BACKWARD_PARTS(bf16_64_##NAME, __nv_bfloat16, 64, 128, KIND)  \

@@ -1,5 +1,5 @@
 /* Calls for the decode kernels: few rows, many keys. */
-#include "cuda/decode.h"
+#include "cuda/attention/decode.h"
 #include "cuda/attention.h"
 #include "cuda/attention/ways.h"
 #include "cuda/device.h"
