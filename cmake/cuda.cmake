@@ -30,7 +30,7 @@ set(MHA_CUBINS ${PROJECT_BINARY_DIR}/src/cubins CACHE PATH "Folder of the compil
 set(cubins ${MHA_CUBINS})
 file(MAKE_DIRECTORY ${cubins})
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${cuda}/kernels/*.cuh)
-set(shared attention/small.h attention/statistics.h backward.h decode.h forward.h general.h ops.h product.h rows.h schedule.h spans.h view.h)
+set(shared attention/decode.h attention/small.h attention/statistics.h backward.h forward.h general.h ops.h product.h rows.h schedule.h spans.h view.h)
 list(TRANSFORM shared PREPEND ${cuda}/)
 foreach(source forward/forward forward/forward_wide spans backward/backward backward/backward_brief backward/backward_wide backward/backward_sequences backward/backward_maps rows
     general_forward general_backward decode small/small_forward small/small_backward norm rotary extra_keys ops product product_half product_plain stats stats_hopper
