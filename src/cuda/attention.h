@@ -21,6 +21,10 @@ mha_cuda_forward_path mha_cuda_hopper_forward, mha_cuda_decode_forward, mha_cuda
     mha_cuda_general_forward;
 mha_cuda_backward_path mha_cuda_hopper_backward, mha_cuda_small_backward, mha_cuda_general_backward;
 
+/* The same for those sequences of a call that go this way, and no others; `counts` says how many there are (spans.h). */
+mha_status mha_cuda_decode_some(const mha_problem *p, mha_arena *arena, bool run, const int32_t *counts);
+mha_status mha_cuda_small_some(const mha_problem *p, bool run, const int32_t *counts);
+
 /* Blocks that share the keys of a head in a decode kernel; and those of all heads. */
 int32_t mha_cuda_decode_splits(const mha_problem *p);
 int64_t mha_cuda_decode_all_blocks(const mha_problem *p);
@@ -31,8 +35,8 @@ mha_cuda_general mha_cuda_describe_general(const mha_problem *p);
 /* The softmax of all rows to `rows`, without results. */
 mha_status mha_cuda_general_softmax(const mha_problem *p, double *rows);
 
-/* Computes tiles of 64 rows again, (B,H,tiles): those whose number is not 0. */
-mha_status mha_cuda_general_repair(const mha_problem *p, const int32_t *only, int32_t tiles);
+/* Computes tiles of 64 rows again, (B,H,tiles): those whose number is not 0; none if `any`, which may be NULL, points to a 0. */
+mha_status mha_cuda_general_repair(const mha_problem *p, const int32_t *only, int32_t tiles, const int32_t *any);
 
 /* The same for gradients: what the scratch of a backward call with options says. */
 mha_status mha_cuda_general_repair_backward(const mha_gradient_call *call, const mha_cuda_plan *plan,

@@ -33,6 +33,7 @@ typedef struct mha_cuda_forward {
     const float *sinks;              /* or NULL */
     int64_t sink_head;               /* stride */
     int32_t *lost;                   /* (B,H,row_tiles * rows of a tile / 64): rows whose results are not finite */
+    int32_t *any_lost;               /* with spans: whether there are any */
 
     /* For the kernels with maps and those with bits. */
     CUtensorMap bias_map;          /* of bias, in boxes of 64 rows and 128 bytes */

@@ -120,10 +120,10 @@ mha_status mha_cuda_general_forward(const mha_problem *p, mha_arena *arena, bool
     return start_map(p->ctx, &c, p->extras.scores, p->extras.scores_stage);
 }
 
-mha_status mha_cuda_general_repair(const mha_problem *p, const int32_t *only, int32_t tiles)
+mha_status mha_cuda_general_repair(const mha_problem *p, const int32_t *only, int32_t tiles, const int32_t *any)
 {
     mha_cuda_general c = mha_cuda_describe_general(p);
-    c.only = only, c.only_tiles = tiles;
+    c.only = only, c.only_tiles = tiles, c.any = any;
     return start_sliced(p->ctx, MHA_CUDA_REPAIR, &c, p->E, (int64_t)c.row_tiles * p->H * p->B);
 }
 

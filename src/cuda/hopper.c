@@ -80,7 +80,8 @@ static mha_status find_spans(const mha_problem *p, const mha_cuda_plan *plan, co
                              const mha_cuda_scratch *s)
 {
     const mha_cuda_general general = mha_cuda_describe_general(p);
-    mha_cuda_spans c = {.ways = plan->ways,
+    mha_cuda_spans c = {.counts = s->span_counts,
+                        .ways = plan->ways,
                         .lost = to->lost,
                         .B = general.B,
                         .H = general.H,
@@ -99,7 +100,7 @@ static mha_status find_spans(const mha_problem *p, const mha_cuda_plan *plan, co
                         .key_lengths = general.key_lengths,
                         .query_starts = general.query_starts,
                         .key_starts = general.key_starts};
-    for (int n = 0; n < MHA_CUDA_SPAN_LISTS; n++) c.lists[n] = s->lists[n];
+    for (int way = 0; way < MHA_CUDA_SPAN_LISTS; way++) c.lists[way] = s->spans[way];
     mha_cuda_launch l = {mha_cuda_of(p->ctx)->kernels[MHA_CUDA_K_forward_spans], "forward_spans",
                          ((int64_t)c.B * c.row_tiles + MHA_CUDA_SPAN_THREADS - 1) / MHA_CUDA_SPAN_THREADS,
                          MHA_CUDA_SPAN_THREADS, 0};
@@ -114,8 +115,9 @@ static mha_status add_all(mha_cuda_forward *c, const mha_problem *p, const mha_c
     c->results = rows_of(to->out);
     c->lost = to->lost;
     if (plan->spans) {
-        const mha_cuda_span_list *list = &s->lists[plan->width == MHA_CUDA_SHORT];
-        c->spans = list->spans, c->span_count = list->count;
+        int way = plan->width == MHA_CUDA_SHORT ? MHA_CUDA_BY_SHORT_TILES : MHA_CUDA_BY_TILES;
+        c->spans = s->spans[way], c->span_count = s->span_counts + way;
+        c->any_lost = s->span_counts + MHA_CUDA_SPAN_LOST;
     }
     return plan->kind >= MHA_CUDA_MAPS ? add_maps(c, p) : MHA_OK;
 }
@@ -183,10 +185,13 @@ mha_status mha_cuda_hopper_forward(const mha_problem *p, mha_arena *arena, bool 
             TRY(mha_cuda_copy_tensor(p->ctx, own.q, p->q, false));
         }
         TRY(forward(&own, &plan, &to, &s));
-        if (s.lost_rows) TRY(mha_cuda_general_repair(&own, s.lost_rows, plan.row_tiles * plan.rows / 64));
+        if (s.lost_rows) {
+            const int32_t *any = plan.spans ? s.span_counts + MHA_CUDA_SPAN_LOST : NULL;
+            TRY(mha_cuda_general_repair(&own, s.lost_rows, plan.row_tiles * plan.rows / 64, any));
+        }
     }
-    if (plan.among & MHA_CUDA_BIT(MHA_CUDA_BY_DECODING)) TRY(mha_cuda_decode_forward(&own, arena, run));
-    return plan.among & MHA_CUDA_BIT(MHA_CUDA_BY_SMALL_HEADS) ? mha_cuda_small_forward(&own, arena, run) : MHA_OK;
+    if (plan.among & MHA_CUDA_BIT(MHA_CUDA_BY_DECODING)) TRY(mha_cuda_decode_some(&own, arena, run, s.span_counts));
+    return plan.among & MHA_CUDA_BIT(MHA_CUDA_BY_SMALL_HEADS) ? mha_cuda_small_some(&own, run, s.span_counts) : MHA_OK;
 }
 
 /* ---- Backward --------------------------------------------------------------------------------------------------- */

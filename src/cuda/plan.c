@@ -301,11 +301,10 @@ int64_t mha_cuda_repair_blocks(mha_cuda_general_kernel kernel, int64_t pieces, i
 
 static void lay_spans(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan, const mha_problem *p)
 {
-    for (unsigned way = 0; plan->spans && way < MHA_CUDA_SPAN_LISTS; way++) {
-        if (!(plan->among & MHA_CUDA_BIT(way))) continue;
-        MHA_TAKE(arena, s->lists[way].spans, p->B * plan->row_tiles);
-        MHA_TAKE(arena, s->lists[way].count, 1);
-    }
+    if (!plan->spans) return;
+    MHA_TAKE(arena, s->span_counts, MHA_CUDA_SPAN_COUNTS);
+    for (unsigned way = 0; way < MHA_CUDA_SPAN_LISTS; way++)
+        if (plan->among & MHA_CUDA_BIT(way)) MHA_TAKE(arena, s->spans[way], p->B * plan->row_tiles);
 }
 
 void mha_cuda_lay_forward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda_plan *plan, const mha_problem *p)

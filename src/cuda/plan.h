@@ -133,14 +133,16 @@ typedef struct mha_cuda_scratch {
     int32_t *sums;      /* likewise (...,rows*width); if brief, for each of the parts, or none for a single key tile */
     int32_t
         *lost_rows; /* with options: (B,H,row_tiles*rows/64) forward; with options or brief: (B,H,row_tiles) backward */
-    mha_cuda_span_list lists[MHA_CUDA_SPAN_LISTS]; /* forward, or another forward pass, sequences that are not alike */
-    void *q;             /* forward, with options, results in place of q: a dense copy of it */
-    int32_t *lost_anew;  /* of that forward pass, with options */
-    int32_t *any;        /* one: whether anything is lost, with options */
-    double *numbers;     /* (B,H,Tq,MHA_CUDA_ROW_NUMBERS), to repair what is lost */
-    int32_t *lost_keys;  /* (B,G,key_tiles) */
-    int32_t *lost_heads; /* (B,G) */
-    float *powers;       /* likewise; none if brief */
+    mha_cuda_span
+        *spans[MHA_CUDA_SPAN_LISTS]; /* forward, or another forward pass, sequences that are not alike (spans.h) */
+    int32_t *span_counts;            /* likewise */
+    void *q;                         /* forward, with options, results in place of q: a dense copy of it */
+    int32_t *lost_anew;              /* of that forward pass, with options */
+    int32_t *any;                    /* one: whether anything is lost, with options */
+    double *numbers;                 /* (B,H,Tq,MHA_CUDA_ROW_NUMBERS), to repair what is lost */
+    int32_t *lost_keys;              /* (B,G,key_tiles) */
+    int32_t *lost_heads;             /* (B,G) */
+    float *powers;                   /* likewise; none if brief */
 } mha_cuda_scratch;
 
 /* Layouts (core/arena.h). */

@@ -14,22 +14,20 @@ typedef struct mha_cuda_span {
     int32_t offset, left, right; /* as below; left and right within [-Tq, Tk] */
 } mha_cuda_span;
 
-/* Those of the sequences that go one way, up to B * row_tiles of them, tiles with many rows before them first; and how many there are. */
-typedef struct mha_cuda_span_list {
-    mha_cuda_span *spans;
-    int32_t *count; /* NULL: no sequence goes this way */
-} mha_cuda_span_list;
-
-enum { MHA_CUDA_SPAN_LISTS = 2 }; /* by way: tiles, and short ones */
+/* Lists of tiles there are for sequences that go the first two ways: tiles, and short ones. What is counted: the tiles of each list, and
+ * the sequences that go each of the other ways; then whether a tile is lost. */
+enum { MHA_CUDA_SPAN_LISTS = 2, MHA_CUDA_SPAN_COUNTS = MHA_CUDA_WAYS + 1, MHA_CUDA_SPAN_LOST = MHA_CUDA_WAYS };
 
 /* What the kernel that finds them is told. */
 typedef struct mha_cuda_spans {
-    mha_cuda_span_list lists[MHA_CUDA_SPAN_LISTS];
-    mha_cuda_ways ways;   /* of the call */
-    int32_t *lost;        /* as in forward.h: 0 where there is no tile */
-    int32_t B, H, Tq, Tk; /* Tq and Tk: what a sequence has at most */
-    int32_t rows;         /* of a tile */
-    int32_t row_tiles;    /* of Tq rows */
+    mha_cuda_span
+        *lists[MHA_CUDA_SPAN_LISTS]; /* up to B * row_tiles, those with many rows before them first; NULL: not needed */
+    int32_t *counts;                 /* MHA_CUDA_SPAN_COUNTS */
+    mha_cuda_ways ways;              /* of the call */
+    int32_t *lost;                   /* as in forward.h: 0 where there is no tile */
+    int32_t B, H, Tq, Tk;            /* Tq and Tk: what a sequence has at most */
+    int32_t rows;                    /* of a tile */
+    int32_t row_tiles;               /* of Tq rows */
     int32_t align, causal;
     int64_t query_rows, key_rows;      /* sizes of axis 2 of q and k */
     int64_t window_left, window_right; /* -1: unlimited */

@@ -24,7 +24,7 @@ int64_t mha_cuda_decode_all_blocks(const mha_problem *p)
     return p->G * (p->options.key_starts.rank ? (int64_t)slots_of(p) : p->B * mha_cuda_decode_splits(p));
 }
 
-mha_status mha_cuda_decode_forward(const mha_problem *p, mha_arena *arena, bool run)
+mha_status mha_cuda_decode_some(const mha_problem *p, mha_arena *arena, bool run, const int32_t *counts)
 {
     mha_cuda_device *d = mha_cuda_of(p->ctx);
     int type = p->q.type == MHA_FLOAT16, width = mha_cuda_decode_width(p), columns = mha_cuda_decode_widths[width];
@@ -33,6 +33,7 @@ mha_status mha_cuda_decode_forward(const mha_problem *p, mha_arena *arena, bool 
                          .slots = p->options.key_starts.rank ? slots_of(p) : 0,
                          .alike = !mha_cuda_has_spans(p),
                          .ways = mha_cuda_ways_forward(p),
+                         .count = counts ? counts + MHA_CUDA_BY_DECODING : NULL,
                          .room = (int32_t)(rows < MHA_CUDA_DECODE_ROWS ? rows : MHA_CUDA_DECODE_ROWS)};
     int64_t parts = mha_arena_times(all, c.room);
     MHA_TAKE(arena, c.sums, mha_arena_times(parts, columns));
@@ -50,4 +51,9 @@ mha_status mha_cuda_decode_forward(const mha_problem *p, mha_arena *arena, bool 
         TRY(mha_cuda_start_early(p->ctx, &l, &c));
     }
     return MHA_OK;
+}
+
+mha_status mha_cuda_decode_forward(const mha_problem *p, mha_arena *arena, bool run)
+{
+    return mha_cuda_decode_some(p, arena, run, NULL);
 }

@@ -12,12 +12,13 @@ typedef struct mha_cuda_decode {
     int32_t splits; /* blocks of a key head; or, */
     int32_t
         slots; /* if keys lie packed, of all sequences of a key head (schedule.h), of mha_cuda_decode_least keys; or 0 */
-    int32_t first_head; /* of the launch, of the key heads of all sequences */
-    int32_t heads;      /* so many it has */
-    int32_t alike;      /* whether sequences are, so that nothing has to be read to know where they lie */
-    mha_cuda_ways ways; /* of the call: other sequences are left out */
-    int32_t room;       /* rows of a key head that there is memory for */
-    int32_t *counters;  /* zeros, one for each key head of the launch: its blocks that are done */
+    int32_t first_head;   /* of the launch, of the key heads of all sequences */
+    int32_t heads;        /* so many it has */
+    int32_t alike;        /* whether sequences are, so that nothing has to be read to know where they lie */
+    mha_cuda_ways ways;   /* of the call: other sequences are left out */
+    const int32_t *count; /* how many sequences are not; or NULL */
+    int32_t room;         /* rows of a key head that there is memory for */
+    int32_t *counters;    /* zeros, one for each key head of the launch: its blocks that are done */
     float *
         sums; /* (B,G,splits,room,W) or (G,slots,room,W): weighted values of a block, with W columns of the kernel, and */
     float *softmax; /* likewise, (...,room,2): reference and sum of its weights */

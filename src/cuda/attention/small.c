@@ -49,17 +49,23 @@ static mha_status start(mha_context *ctx, const mha_cuda_small_plan *plan, const
     return mha_cuda_start_early(ctx, &l, c);
 }
 
-static mha_status start_forward(const mha_problem *p, mha_cuda_ways ways)
+static mha_status start_forward(const mha_problem *p, mha_cuda_ways ways, const int32_t *counts)
 {
     const mha_cuda_small_plan plan = mha_cuda_plan_small(p, false);
-    const mha_cuda_small c = describe(p, &plan, ways);
+    mha_cuda_small c = describe(p, &plan, ways);
+    if (counts) c.count = counts + MHA_CUDA_BY_SMALL_HEADS;
     return start(p->ctx, &plan, &c);
+}
+
+mha_status mha_cuda_small_some(const mha_problem *p, bool run, const int32_t *counts)
+{
+    return run && mha_element_count(p->q) ? start_forward(p, mha_cuda_ways_forward(p), counts) : MHA_OK;
 }
 
 mha_status mha_cuda_small_forward(const mha_problem *p, mha_arena *arena, bool run)
 {
     (void)arena;
-    return run && mha_element_count(p->q) ? start_forward(p, mha_cuda_ways_forward(p)) : MHA_OK;
+    return mha_cuda_small_some(p, run, NULL);
 }
 
 /* lse from another forward pass, which has no other results. */
@@ -68,7 +74,7 @@ static mha_status find_lse(const mha_problem *p, mha_tensor lse)
     mha_problem own = *p;
     own.out = (mha_tensor)MHA_NO_TENSOR;
     own.extras.lse = lse;
-    return start_forward(&own, mha_cuda_ways_backward(p));
+    return start_forward(&own, mha_cuda_ways_backward(p), NULL);
 }
 
 mha_status mha_cuda_small_backward(const mha_gradient_call *call, mha_arena *arena, bool run)

@@ -25,6 +25,7 @@ typedef struct mha_cuda_small {
     /* Of sequences that are not alike: then Tq and Tk are what one has at most. */
     int32_t B, align, causal;
     mha_cuda_ways ways;           /* of the call: other sequences are left out */
+    const int32_t *count;         /* how many sequences are not; or NULL */
     int64_t query_rows, key_rows; /* sizes of axis 2 of q and k */
     mha_cuda_view offsets, query_lengths, key_lengths, query_starts, key_starts;
 } mha_cuda_small;

@@ -462,6 +462,7 @@ template <typename T, int W> MHA_DEVICE void decode(const mha_cuda_decode &c)
         if (c.alike && blockIdx.x < FIRST_BLOCKS) fetch_tiles<W>(c);
     }
     wait_for_last();
+    if (c.count && *c.count == 0) return;
     const part p = c.slots ? part_of_slot<W>(c, blockIdx.x, s.found) : part_of<W>(c, blockIdx.x);
     if (!is_here(c, p)) return;
     if (threadIdx.x == 0) s.lost = 0;

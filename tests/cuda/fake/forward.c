@@ -51,29 +51,24 @@ static mha_cuda_span sequence_of(const mha_cuda_spans *c, int32_t b)
     return s;
 }
 
-static void put_span(const mha_cuda_spans *c, mha_cuda_span s)
-{
-    int list = (int)mha_cuda_way_of(c->ways, s.queries, s.length), groups = c->rows / 64;
-    if (list < MHA_CUDA_SPAN_LISTS && s.row < s.padded) {
-        c->lists[list].spans[(*c->lists[list].count)++] = s;
-        return;
-    }
-    for (int n = 0; n < c->H * groups; n++)
-        c->lost[((int64_t)s.batch * c->H + n / groups) * c->row_tiles * groups + s.row / 64 + n % groups] = 0;
-}
-
 const char *fake_spans(const fake_launch *l)
 {
     const mha_cuda_spans *c = (const void *)l->parameter;
     int64_t threads = (int64_t)l->blocks * l->threads, all = (int64_t)c->B * c->row_tiles;
     if (l->threads != MHA_CUDA_SPAN_THREADS || threads < all || threads >= all + l->threads) return "blocks or threads";
-    for (int n = 0; n < MHA_CUDA_SPAN_LISTS; n++)
-        if (c->lists[n].count) *c->lists[n].count = 0;
+    for (int n = 0; n < MHA_CUDA_SPAN_COUNTS; n++) c->counts[n] = 0;
+    for (int64_t n = 0; n < all * c->H * c->rows / 64; n++) c->lost[n] = 0;
+    for (int32_t b = 0; b < c->B; b++) {
+        mha_cuda_span s = sequence_of(c, b);
+        mha_cuda_way way = mha_cuda_way_of(c->ways, s.queries, s.length);
+        if ((int)way >= MHA_CUDA_SPAN_LISTS) c->counts[way]++;
+    }
     for (int32_t level = c->row_tiles - 1; level >= 0; level--)
         for (int32_t b = 0; b < c->B; b++) {
             mha_cuda_span s = sequence_of(c, b);
+            mha_cuda_way way = mha_cuda_way_of(c->ways, s.queries, s.length);
             s.row = level * c->rows;
-            put_span(c, s);
+            if ((int)way < MHA_CUDA_SPAN_LISTS && s.row < s.padded) c->lists[way][c->counts[way]++] = s;
         }
     return NULL;
 }

@@ -347,6 +347,7 @@ MHA_DEVICE void finish(S &s, const mha_cuda_forward &c, const TILE &t, float (&o
     }
     int any = group_any(OWN + who, GROUP, lost);
     if (thread == 0) c.lost[((int64_t)(t.batch * c.H + t.head) * c.row_tiles * ROWS + t.row) / 64 + who] = any;
+    if (thread == 0 && any && c.any_lost) *c.any_lost = 1;
     put_results<S::COLUMNS, ROWS, KIND>(c, t, to, who);
     if (!S::SEPARATE && thread == 0) copies_read();
     group_sync(OWN + who, GROUP); /* the next results may be put there */

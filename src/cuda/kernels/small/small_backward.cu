@@ -260,6 +260,7 @@ template <typename T, int W> MHA_DEVICE void backward_sequences(const mha_cuda_s
     int own = blockIdx.x % c.G;
     let_next_start();
     wait_for_last();
+    if (c.count && *c.count == 0) return;
     if (threadIdx.x == 0) find_lone(s, c, blockIdx.x / c.G);
     __syncthreads();
     if (!s.is_here) return;

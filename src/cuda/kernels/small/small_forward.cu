@@ -163,6 +163,7 @@ template <typename T, int W> MHA_DEVICE void forward_sequences(const mha_cuda_sm
     int heads = c.G * c.group, head = blockIdx.x % heads;
     let_next_start();
     wait_for_last();
+    if (c.count && *c.count == 0) return;
     if (threadIdx.x == 0) find_lone(s, c, blockIdx.x / heads);
     __syncthreads();
     if (!s.is_here) return;
