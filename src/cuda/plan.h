@@ -82,7 +82,7 @@ typedef enum mha_cuda_general_kernel {
 /* Blocks of a general kernel that repairs results and mostly has nothing to do: as many as fit, for `pieces` of work. */
 int64_t mha_cuda_repair_blocks(mha_cuda_general_kernel kernel, int64_t pieces, int processors);
 
-/* Names of kernels; of short sequences, there are full ones alone. */
+/* Names of kernels; NULL where there is none. Of short sequences, there are full ones, and, among others, those with options. */
 extern const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS];
 const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool few);
 const char *mha_cuda_decode_name(int type, int width);

@@ -60,7 +60,8 @@ template <int QUERIES, kind KIND> MHA_DEVICE work work_of(const mha_cuda_backwar
     work w = {p.tile * KEYS, p.head % c.G, p.head / c.G, 0, c.row_tiles, 0};
     w.from = mha_cuda_first_rows(w.first, QUERIES, c.row_tiles, c.right, KIND != FULL);
     w.count = KIND == FULL ? c.row_tiles : max(0, end_of_rows<QUERIES>(c, w.first) - w.from);
-    if (KIND == FULL || (KIND == OPTIONS && w.count == c.row_tiles)) w.start = (int)((int64_t)(p.tile - p.tile % c.together) * c.row_tiles / c.key_tiles);
+    if (KIND == FULL || (KIND == OPTIONS && w.count == c.row_tiles)) /* as sequences that are not alike have it */
+        w.start = (int)((int64_t)(p.tile - p.tile % c.together) * c.row_tiles / c.key_tiles);
     return w;
 }
 

@@ -23,8 +23,8 @@
     BACKWARD_KERNEL(NAME##_convert, (256, CONVERTS(D)), (convert<T, D, QUERIES>(c)))
 
 /* Tiles of sequences, with maps or without. */
-#define BACKWARD_PARTS(NAME, T, D, QUERIES, KIND)                                                \
-    BACKWARD_KERNEL(NAME, (384, 1), (run<T, D, QUERIES, KIND>(c)))                               \
+#define BACKWARD_PARTS(NAME, T, D, QUERIES, KIND)                                                          \
+    BACKWARD_KERNEL(NAME, (384, 1), (run<T, D, QUERIES, KIND>(c)))                                         \
     BACKWARD_KERNEL(NAME##_prepare, (256, PREPARES(D)), (prepare_parts<T, D, QUERIES, KIND, INTEGERS>(c))) \
     BACKWARD_KERNEL(NAME##_convert, (256, CONVERTS(D)), (convert_parts<T, D, QUERIES, KIND>(c)))
 

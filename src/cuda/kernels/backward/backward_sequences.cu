@@ -4,7 +4,7 @@
 BACKWARD_ALL_PARTS(sequences, SEQUENCES)
 
 /* Those with options; and of brief sequences among them, whose dQ is summed in order. */
-#define OTHERS(NAME, T, D, QUERIES)                                                                                           \
+#define OTHERS(NAME, T, D, QUERIES)                                                                                          \
     BACKWARD_SEQUENCES_OPTIONS(NAME, T, D, QUERIES)                                                                          \
     BACKWARD_KERNEL(NAME##_brief_sequences, (384, 1), (run<T, D, QUERIES, SEQUENCES, ORDERED>(c)))                           \
     BACKWARD_KERNEL(NAME##_brief_sequences_prepare, (256, PREPARES(D)), (prepare_parts<T, D, QUERIES, SEQUENCES, ORDERED>(c)))
