@@ -185,9 +185,10 @@ MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
  * Results are the same bits on every run and for any number of multiprocessors, and those of a sequence depend neither on
  * other sequences of its batch nor on padding: types, widths, options and its own rows and keys choose its kernels. Where
  * lengths or starts say how many those are, which only the GPU reads, a call starts the kernels of all lengths that there may
- * be, and each leaves the others' sequences alone; mha_attention_explain names them. Most backward kernels on tensor cores
- * add up dQ in integers: it has 26 to 28 bits of |dO| max |V| max |K| of its row and head. Those for up to 512 rows and keys
- * without options do so in float32. */
+ * be, and each leaves the others' sequences alone; mha_attention_explain names them. (Where a result is not finite in float32,
+ * the rows beside it, too, are computed again, more exactly; which ones those are may differ.) Most backward kernels on tensor
+ * cores add up dQ in integers: it has 26 to 28 bits of |dO| max |V| max |K| of its row and head. Those for up to 512 rows and
+ * keys and 128 columns without options do so in float32. */
 
 /* Makes a context; `options` NULL means MHA_CONTEXT_DEFAULTS. Forcing an instruction set that the machine lacks is an
  * error, not a fallback. On error *ctx is NULL.

@@ -221,16 +221,15 @@ static void add_ways(mha_attention_plan *to, mha_cuda_ways ways, unsigned among)
 {
     const struct {
         mha_cuda_way way;
-        int32_t most;
+        int32_t least, most;
         const char *what;
-    } all[] = {
-        {MHA_CUDA_BY_DECODING, ways.decoded, "sequences of at most %d rows in the decode kernels"},
-        {MHA_CUDA_BY_SHORT_TILES, ways.short_rows, "sequences of 193 to %d rows in blocks of 64 keys"},
-        {MHA_CUDA_BY_ORDER, ways.ordered, "sequences of at most %d rows and keys sum dQ in order"},
-        {MHA_CUDA_BY_SMALL_HEADS, ways.small, "sequences of at most %d rows and keys in the kernels of small heads"}};
+    } all[] = {{MHA_CUDA_BY_DECODING, 0, ways.decoded, "rows: decoded"},
+               {MHA_CUDA_BY_SHORT_TILES, MHA_CUDA_SHORT_ABOVE + 1, ways.short_rows, "rows: blocks of 64 keys"},
+               {MHA_CUDA_BY_ORDER, 0, ways.ordered, "rows and keys: dQ in order"},
+               {MHA_CUDA_BY_SMALL_HEADS, 0, ways.small, "rows and keys: small heads"}};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) {
-        char clause[sizeof to->why];
-        snprintf(clause, sizeof clause, all[n].what, (int)all[n].most); // NOLINT(clang-diagnostic-format-nonliteral)
+        char clause[60];
+        snprintf(clause, sizeof clause, "%d to %d %s", (int)all[n].least, (int)all[n].most, all[n].what);
         if (among != MHA_CUDA_BIT(all[n].way) && among & MHA_CUDA_BIT(all[n].way)) add_why(to, clause);
     }
 }
@@ -270,6 +269,8 @@ mha_status mha_cuda_explain(const mha_problem *call, mha_attention_plan *to)
     }
     to->scratch_bytes = measure.used;
     if (copied) add_copies(to, mha_cuda_obstacle(call));
+    const mha_cuda_ways ways = mha_cuda_ways_forward(p);
+    if (mha_cuda_path_forward(p) == MHA_CUDA_PATH_TILES) add_ways(to, ways, mha_cuda_ways_among(p, ways));
     return MHA_OK;
 }
 
@@ -277,9 +278,7 @@ static mha_attention_plan describe_tiles_backward(const mha_problem *p)
 {
     mha_cuda_plan plan;
     mha_cuda_plan_backward(&plan, p);
-    mha_attention_plan a = describe(p, &plan, plan.tiles);
-    add_ways(&a, plan.ways, plan.among);
-    return a;
+    return describe(p, &plan, plan.tiles);
 }
 
 mha_status mha_cuda_explain_backward(const mha_gradient_call *call, mha_attention_plan *to)
@@ -302,5 +301,7 @@ mha_status mha_cuda_explain_backward(const mha_gradient_call *call, mha_attentio
     if (!obstacle && own.dbias.rank && !mha_cuda_bias_launches(&own))
         add_why(to, "the gradient of a shared bias in general kernels");
     if (!p->extras.softmax.rank) add_why(to, "no softmax is given: another forward pass");
+    const mha_cuda_ways ways = mha_cuda_ways_backward(p);
+    if (mha_cuda_path_backward(&laid) == MHA_CUDA_PATH_TILES) add_ways(to, ways, mha_cuda_ways_among(p, ways));
     return MHA_OK;
 }

@@ -11,7 +11,7 @@ typedef struct mha_cuda_span {
     int32_t queries, padded, length; /* rows of the sequence without padding and with it, and its keys */
     int32_t query_row, key_row;      /* where the sequence lies in q and out, and in k and v */
     int32_t query_batch, key_batch;
-    int32_t offset, left, right; /* as below; left and right within [-Tq, Tk] */
+    int32_t offset, left, right; /* as in forward.h; left and right within [-queries, length] */
 } mha_cuda_span;
 
 /* Lists of tiles there are for sequences that go the first two ways: tiles, and short ones. What is counted: the tiles of each list, and

@@ -50,6 +50,23 @@ static void expect_ways(mha_context *ctx, const question *a, unsigned forward, u
         expect_ways(ctx, &a, forward, backward, __LINE__);  \
     } while (0)
 
+/* Strides and addresses do not count: the kernels get copies. */
+TEST(layouts_choose_no_way)
+{
+    mha_context *ctx = remote_context();
+    mha_tensor lengths = mha_tensor_1d((void *)16, MHA_INT32, 2);
+    for (int n = 0; n < 4; n++) {
+        question a = ask(MHA_BFLOAT16, 2, 4, 2, n / 2 ? 1 : 20, 50, 32);
+        if (n % 2) a.q.stride[3] = 2, a.q.stride[2] = 64, a.q.stride[1] *= 2, a.q.stride[0] *= 2;
+        a.options.query_lengths = lengths;
+        expect_ways(ctx, &a, SMALL, SMALL, __LINE__);
+        mha_problem p;
+        expect(!mha_problem_make(&p, ctx, MHA_SHAPE, a.out, &a.extras, a.q, a.k, a.v, &a.options), "case %d", n);
+        expect(mha_cuda_path_forward(&p) == (n % 2 ? MHA_CUDA_PATH_GENERAL : MHA_CUDA_PATH_SMALL), "case %d", n);
+    }
+    mha_context_free(ctx);
+}
+
 TEST(ways_of_calls)
 {
     mha_context *ctx = remote_context();

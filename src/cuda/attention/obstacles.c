@@ -108,11 +108,24 @@ static const char *views_obstacle(const mha_problem *p)
 /* The copy engine fills rows with zeros up to the width of a kernel. */
 static bool can_fill(int64_t width, int64_t most) { return width > 0 && width <= most && width % 8 == 0; }
 
+static const char *widths_obstacle(const mha_problem *p)
+{
+    return can_fill(p->D, 256) && can_fill(p->E, 256) ? NULL : "widths that are not multiples of 8 up to 256";
+}
+
 const char *mha_cuda_obstacle(const mha_problem *p)
 {
     const char *why = views_obstacle(p);
-    if (!why && (!can_fill(p->D, 256) || !can_fill(p->E, 256))) why = "widths that are not multiples of 8 up to 256";
+    if (!why) why = widths_obstacle(p);
     return why ? why : options_obstacle(p);
+}
+
+bool mha_cuda_is_for_tiles(const mha_problem *p)
+{
+    const mha_tensor all[] = {p->q, p->k, p->v, p->out};
+    bool types = p->q.type != MHA_FLOAT32;
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) types = types && (!all[n].rank || all[n].type == p->q.type);
+    return types && !widths_obstacle(p) && !options_obstacle(p);
 }
 
 const char *mha_cuda_obstacle_backward(const mha_gradient_call *call)
@@ -126,7 +139,7 @@ const char *mha_cuda_obstacle_backward(const mha_gradient_call *call)
                                {g->importance.rank > 0, "importance"},
                                {call->others, "keys that a layer adds"}};
     const char *why = views_obstacle(p);
-    if (!why && (!can_fill(p->D, 256) || !can_fill(p->E, 256))) why = "widths that are not multiples of 8 up to 256";
+    if (!why) why = widths_obstacle(p);
     if (!why) why = options_obstacle_backward(p);
     if (!why && !p->extras.softmax.rank) why = mha_cuda_obstacle(p); /* of the other forward pass */
     for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = mha_cuda_view_obstacle(p, all[n]);

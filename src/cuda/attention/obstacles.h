@@ -23,6 +23,9 @@ bool mha_cuda_has_bias_tiles(mha_tensor bias);
 /* Whether scores have nothing of their own but a bias of the type of q, in tiles. */
 bool mha_cuda_has_bias_alone(const mha_problem *p);
 
+/* Whether types, widths and options are those of the kernels of Hopper, which take copies of other strides and addresses. */
+bool mha_cuda_is_for_tiles(const mha_problem *p);
+
 /* ---- What kernels cannot do: one reason, or NULL ---------------------------------------------------------------- */
 
 /* Those of Hopper; of a tensor, its type, strides and address. */

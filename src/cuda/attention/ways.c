@@ -16,9 +16,9 @@ static int32_t small_of(const mha_problem *p)
 
 mha_cuda_ways mha_cuda_ways_forward(const mha_problem *p)
 {
-    bool tiles = !mha_cuda_obstacle(p), full = !mha_cuda_has_window(&p->options);
+    bool full = !mha_cuda_has_window(&p->options);
     bool decodes = !mha_cuda_decode_obstacle(p) && p->share <= MHA_CUDA_DECODE_ROWS;
-    return (mha_cuda_ways){.small = tiles ? small_of(p) : MHA_CUDA_NONE,
+    return (mha_cuda_ways){.small = mha_cuda_is_for_tiles(p) ? small_of(p) : MHA_CUDA_NONE,
                            .decoded = decodes ? (int32_t)(MHA_CUDA_DECODE_ROWS / p->share) : MHA_CUDA_NONE,
                            .ordered = MHA_CUDA_NONE,
                            .short_rows = full && mha_cuda_is_plain(p) && widest_of(p) <= 64 ? MHA_CUDA_SHORT_ROWS
@@ -56,9 +56,9 @@ unsigned mha_cuda_ways_among(const mha_problem *p, mha_cuda_ways ways)
 mha_cuda_path mha_cuda_path_forward(const mha_problem *p)
 {
     unsigned among = mha_cuda_ways_among(p, mha_cuda_ways_forward(p));
-    if (among == MHA_CUDA_BIT(MHA_CUDA_BY_SMALL_HEADS)) return MHA_CUDA_PATH_SMALL;
     if (among == MHA_CUDA_BIT(MHA_CUDA_BY_DECODING)) return MHA_CUDA_PATH_DECODE;
-    return mha_cuda_obstacle(p) ? MHA_CUDA_PATH_GENERAL : MHA_CUDA_PATH_TILES;
+    if (mha_cuda_obstacle(p)) return MHA_CUDA_PATH_GENERAL;
+    return among == MHA_CUDA_BIT(MHA_CUDA_BY_SMALL_HEADS) ? MHA_CUDA_PATH_SMALL : MHA_CUDA_PATH_TILES;
 }
 
 mha_cuda_path mha_cuda_path_backward(const mha_gradient_call *call)

@@ -83,13 +83,15 @@ template <int W> MHA_DEVICE part part_of_slot(const mha_cuda_decode &c, int n, i
     const int least = mha_cuda_decode_least(W), slot = n / g.G;
     if (threadIdx.x == 0) found = g.B;
     __syncthreads();
+    bool falls = false;
     for (int b = threadIdx.x; b < g.B; b += blockDim.x) {
         sequence s = sequence_of(g, b);
+        falls = falls || limit(integer(g.key_starts, b + 1), 0, g.k.size[2]) < s.key_row;
         int first = mha_cuda_first_slot(b, s.key_row, least, 0, true), count = max(1, (s.keys + least - 1) / least);
         if (slot >= first && slot < first + count) atomicMin(&found, b);
     }
-    __syncthreads();
-    if (found == g.B) return {{}, 0, -1};
+    /* Where starts fall, sequences would have slots in common, and blocks of one would wait for others in vain, in this call and the next. */
+    if (__syncthreads_or(falls) || found == g.B) return {{}, 0, -1};
     const sequence s = sequence_of(g, found);
     int first = mha_cuda_first_slot(found, s.key_row, least, 0, true);
     return part_of<W>(c, s, n % g.G, slot - first, (int64_t)(n % g.G) * c.slots + first);
@@ -418,12 +420,12 @@ template <int W> MHA_DEVICE unsigned merge(const mha_cuda_decode &c, const part 
 MHA_DEVICE void clear_padding(const mha_cuda_decode &c, const part &p)
 {
     const general &g = c.g;
-    int count = p.s.padded - p.queries;
-    for (int n = threadIdx.x; n < count * g.share * (g.E / 4); n += COMPUTE) {
-        int line = n / (g.E / 4), i = p.queries + line % count, h = p.g * g.share + line / count;
-        put(g, p, h, i, n % (g.E / 4) * 4, make_float4(0, 0, 0, 0));
-        if (n % (g.E / 4) == 0) store_softmax(g, p.s, h, i, softmax{-INFINITY, 0});
-    }
+    for (int h = p.g * g.share; h < (p.g + 1) * g.share; h++)
+        for (int64_t n = threadIdx.x; n < (int64_t)(p.s.padded - p.queries) * (g.E / 4); n += COMPUTE) {
+            int i = p.queries + (int)(n / (g.E / 4)), column = (int)(n % (g.E / 4)) * 4;
+            put(g, p, h, i, column, make_float4(0, 0, 0, 0));
+            if (column == 0) store_softmax(g, p.s, h, i, softmax{-INFINITY, 0});
+        }
 }
 
 /* Whether this block is the last one of its head to come here, with its sums in memory. */

@@ -22,8 +22,9 @@ MHA_DEVICE mha_cuda_span span_of(const mha_cuda_spans &c, const sequence &s, int
     x.query_row = (int32_t)s.query_row, x.key_row = (int32_t)s.key_row;
     x.query_batch = s.query_batch, x.key_batch = s.key_batch;
     x.offset = (int32_t)limit(s.offset, -far, far);
-    x.left = (int32_t)(c.window_left < 0 ? -c.Tq : limit(s.offset - c.window_left, -c.Tq, c.Tk));
-    x.right = (int32_t)(right < 0 ? c.Tk : limit(s.offset + right, -c.Tq, c.Tk));
+    /* Within its own rows and keys: whether slopes are ramps follows from them, and does not depend on the batch. */
+    x.left = (int32_t)(c.window_left < 0 ? -s.queries : limit(s.offset - c.window_left, -s.queries, s.length));
+    x.right = (int32_t)(right < 0 ? s.length : limit(s.offset + right, -s.queries, s.length));
     return x;
 }
 

@@ -502,7 +502,10 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS, bool P
             put_part(*s.part, c, sequence_at(c, s.part->b), QUERIES);
         }
         __syncthreads();
-        if (way_of(c, *s.part) != MHA_CUDA_BY_ORDER) return;
+        if (way_of(c, *s.part) != MHA_CUDA_BY_ORDER) {
+            wait_for_last(); /* or this kernel could end before the one before it, and the next one begin */
+            return;
+        }
     } else if constexpr (KIND >= SEQUENCES) {
         int slot = c.first_slot + mha_cuda_place_of(blockIdx.x, c.G, c.slots, c.section).tile;
         find_part(*s.part, c, true, slot, KEYS, c.key_tiles, QUERIES);

@@ -71,8 +71,9 @@ MHA_DEVICE void put_part(volatile part_of_sequence &p, const mha_cuda_backward &
     p.query_row = (int)s.query_row, p.key_row = (int)s.key_row;
     p.query_batch = s.query_batch, p.key_batch = s.key_batch;
     p.offset = (int)limit(s.offset, -far, far);
-    p.left = (int)(c.window_left < 0 ? -c.Tq : limit(s.offset - c.window_left, -c.Tq, c.Tk));
-    p.right = (int)(c.window_right < 0 ? c.Tk : limit(s.offset + c.window_right, -c.Tq, c.Tk));
+    /* Within its own rows and keys: whether slopes are ramps follows from them, and does not depend on the batch. */
+    p.left = (int)(c.window_left < 0 ? -s.queries : limit(s.offset - c.window_left, -s.queries, s.length));
+    p.right = (int)(c.window_right < 0 ? s.length : limit(s.offset + c.window_right, -s.queries, s.length));
     p.row_slot = mha_cuda_first_slot(s.b, s.query_row, rows_of_tile, c.row_tiles, c.query_starts.data != nullptr);
     p.bound_slot = mha_cuda_first_slot(s.b, s.key_row, BOUND_KEYS, c.bound_tiles, c.key_starts.data != nullptr);
 }
