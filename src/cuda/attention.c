@@ -195,8 +195,8 @@ static mha_attention_plan describe(const mha_problem *p, const mha_cuda_plan *pl
                             .tile_rows = plan->rows,
                             .tile_keys = plan->keys,
                             .pieces = plan->tiles};
-    snprintf(a.why, sizeof a.why, "%s, D = %lld: tensor cores and copy engine of Hopper%s%s", mha_type_name(p->q.type),
-             (long long)p->D, plan->kind != MHA_CUDA_FULL ? "; key tiles that no row sees are skipped" : "",
+    snprintf(a.why, sizeof a.why, "%s, D = %lld: tensor cores of Hopper%s%s", mha_type_name(p->q.type), (long long)p->D,
+             plan->kind != MHA_CUDA_FULL ? "; unseen key tiles skipped" : "",
              p->share > 1 ? "; query heads share keys" : "");
     return a;
 }
@@ -221,15 +221,15 @@ static void add_ways(mha_attention_plan *to, mha_cuda_ways ways, unsigned among)
 {
     const struct {
         mha_cuda_way way;
-        int32_t least, most;
-        const char *what;
-    } all[] = {{MHA_CUDA_BY_DECODING, 0, ways.decoded, "rows: decoded"},
-               {MHA_CUDA_BY_SHORT_TILES, MHA_CUDA_SHORT_ABOVE + 1, ways.short_rows, "rows: blocks of 64 keys"},
-               {MHA_CUDA_BY_ORDER, 0, ways.ordered, "rows and keys: dQ in order"},
-               {MHA_CUDA_BY_SMALL_HEADS, 0, ways.small, "rows and keys: small heads"}};
+        int32_t most;
+        const char *before, *after;
+    } all[] = {{MHA_CUDA_BY_DECODING, ways.decoded, "rows <= ", "decoded"},
+               {MHA_CUDA_BY_SHORT_TILES, ways.short_rows, "193 to ", "64-key blocks"},
+               {MHA_CUDA_BY_ORDER, ways.ordered, "rows, keys <= ", "dQ in order"},
+               {MHA_CUDA_BY_SMALL_HEADS, ways.small, "rows, keys <= ", "small heads"}};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) {
         char clause[60];
-        snprintf(clause, sizeof clause, "%d to %d %s", (int)all[n].least, (int)all[n].most, all[n].what);
+        snprintf(clause, sizeof clause, "%s%d: %s", all[n].before, (int)all[n].most, all[n].after);
         if (among != MHA_CUDA_BIT(all[n].way) && among & MHA_CUDA_BIT(all[n].way)) add_why(to, clause);
     }
 }
@@ -240,10 +240,8 @@ static mha_attention_plan describe_tiles(const mha_problem *p)
     const int processors = mha_cuda_of(p->ctx)->processors;
     mha_cuda_plan plan;
     mha_cuda_plan_forward(&plan, p);
-    mha_attention_plan a = plan.among & tiles ? describe(p, &plan, plan.tiles < processors ? plan.tiles : processors)
-                                              : describe_decode(p); /* and small heads */
-    add_ways(&a, plan.ways, plan.among);
-    return a;
+    return plan.among & tiles ? describe(p, &plan, plan.tiles < processors ? plan.tiles : processors)
+                              : describe_decode(p); /* and small heads */
 }
 
 mha_status mha_cuda_explain(const mha_problem *call, mha_attention_plan *to)

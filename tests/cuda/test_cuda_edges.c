@@ -80,6 +80,35 @@ static void check_plan(mha_context *ctx, const call *c, const char *reason)
            plan.why);
 }
 
+/* The longest texts are whole: copies, and all ways that sequences may go. */
+TEST(plans_of_layouts_and_ways)
+{
+    static const char *const clauses[] = {"dense copies because of strides that the copy engine cannot take",
+                                          "rows <= 8: decoded", "193 to 256: 64-key blocks",
+                                          "rows, keys <= 128: small heads"};
+    const shape s = {.B = 2, .H = 4, .G = 2, .Tq = 600, .Tk = 600, .D = 16, .type = MHA_BFLOAT16};
+    static const int64_t lengths[] = {600, 5};
+    mha_context *ctx = make_context(NULL);
+    if (!ctx) return;
+    rng r = rng_make(seed(), 2400);
+    call c = call_make(s, &r);
+    void *memory;
+    mha_tensor q = c.view[Q], list = mha_tensor_1d(gpu_make(sizeof lengths), MHA_INT64, 2);
+    gpu_write(list.data, lengths, sizeof lengths);
+    c.options.query_lengths = c.options.key_lengths = list;
+    c.view[Q] = spread(q, TURNED, &memory);
+    for (size_t n = 0; n < sizeof clauses / sizeof *clauses; n++) {
+        mha_attention_plan plan = {.why = ""};
+        works(ctx, mha_attention_explain(ctx, &plan, c.view[OUT], NULL, c.view[Q], c.view[K], c.view[V], &c.options),
+              s);
+        expect(strstr(plan.why, clauses[n]), "'%s' is not in '%s'", clauses[n], plan.why);
+    }
+    gpu_free(list.data);
+    gpu_free(memory);
+    call_free(&c);
+    mha_context_free(ctx);
+}
+
 /* Results have the bits that they have with dense tensors; rows of a packed batch that belong to no sequence keep theirs. */
 TEST(layouts_that_are_copied)
 {
@@ -202,6 +231,42 @@ TEST(starts_and_offsets_out_of_range)
         gpu_free(places.data);
         call_free(&c); /* looks at what lies behind the tensors */
     }
+    mha_context_free(ctx);
+}
+
+/* Blocks of sequences whose keys lie over each other would wait for each other in vain; the calls behind it have what they had before. */
+TEST(starts_that_fall_harm_no_other_call)
+{
+    enum { ROWS = 3, KEYS = 4000 };
+    static const int64_t rows[] = {0, 1, 2, 3}, good[] = {0, 1000, 3000, KEYS}, bad[] = {0, 3000, 1000, KEYS};
+    const shape s = {.B = 1, .H = 4, .G = 2, .Tq = ROWS, .Tk = KEYS, .D = 64, .type = MHA_BFLOAT16};
+    mha_context *ctx = make_context(NULL);
+    if (!ctx) return;
+    rng r = rng_make(seed(), 2300);
+    call c = call_make(s, &r);
+    mha_tensor queries = upload(rows, 4), keys = upload(good, 4), falling = upload(bad, 4);
+    size_t bytes;
+    c.options.query_starts = queries;
+    for (int n = 0; n < 4; n++) {
+        char *before, *after;
+        c.options.key_starts = keys;
+        call_poison(&c);
+        works(ctx, call_forward(ctx, &c), s);
+        before = call_bits(&c, &bytes);
+        c.options.key_starts = falling;
+        works(ctx, call_forward(ctx, &c), s);
+        c.options.key_starts = keys;
+        call_poison(&c);
+        works(ctx, call_forward(ctx, &c), s);
+        after = call_bits(&c, &bytes);
+        expect(!memcmp(before, after, bytes), "call %d: other bits", n);
+        free(before);
+        free(after);
+    }
+    gpu_free(queries.data);
+    gpu_free(keys.data);
+    gpu_free(falling.data);
+    call_free(&c);
     mha_context_free(ctx);
 }
 

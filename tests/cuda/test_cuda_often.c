@@ -7,7 +7,7 @@
 /* What the kernels of attention differ in, beside types and widths. */
 typedef struct way {
     const char *name;
-    bool causal, mask, lengths;
+    bool causal, mask, lengths, long_rows;
     int64_t window;
     float dropout;
     int bias; /* 0: none; 2 or 4: bytes of its numbers */
@@ -60,6 +60,17 @@ static void apply(call *c, const way *w, void *(*maps)[3], rng *r)
     }
 }
 
+/* Lengths of rows and keys of which none is brief, though the call may have sequences that are. */
+static void apply_long_rows(call *c, void **memory, rng *r)
+{
+    enum { BRIEF = 512 };
+    int64_t lengths[64];
+    for (int64_t b = 0; b < c->shape.B; b++) lengths[b] = rng_between(r, BRIEF + 1, c->shape.Tq);
+    *memory = gpu_make((size_t)c->shape.B * sizeof *lengths);
+    gpu_write(*memory, lengths, (size_t)c->shape.B * sizeof *lengths);
+    c->options.query_lengths = c->options.key_lengths = mha_tensor_1d(*memory, MHA_INT64, c->shape.B);
+}
+
 /* Tensors `from` to `to` - 1 of a call, into `bytes`. */
 static void read_results(const call *c, int from, int to, char *bytes)
 {
@@ -76,6 +87,7 @@ static void check_often(mha_context *ctx, shape s, const way *w, bool backward, 
     int64_t count = 0;
     void *maps[3] = {NULL};
     apply(&c, w, &maps, &r);
+    if (w->long_rows) apply_long_rows(&c, &maps[2], &r);
     for (int n = from; n < to; n++) count += c.count[n];
     char *first = array(count, 2), *again = array(count, 2);
     bool runs = works(ctx, call_forward(ctx, &c), s);
@@ -142,5 +154,18 @@ TEST(small_heads)
                             .D = n / 4 % 2 ? 32 : 16,
                             .type = types[n / 2 % 2]},
                     &ways[n / 8], n % 2, (int)cases_from(1000));
+    mha_context_free(ctx);
+}
+
+/* Kernels for sequences that a call does not have end at once: those behind them must not begin before those in front have ended. */
+TEST(no_sequence_is_brief)
+{
+    static const way long_rows = {.name = "long rows", .long_rows = true};
+    mha_context *ctx = make_context(NULL);
+    if (!ctx) return;
+    for (int n = 0; n < 4; n++)
+        check_often(
+            ctx, (shape){.B = 4, .H = 10, .G = 10, .Tq = 600, .Tk = 600, .D = n / 2 ? 128 : 64, .type = types[n % 2]},
+            &long_rows, true, (int)cases_from(2000));
     mha_context_free(ctx);
 }
