@@ -46,7 +46,7 @@ async function expectChanged(page, what) {
 async function linksOpen(browser, folder, address) {
   const {page, problems, requests, close} = await openPage(browser, `${address}/main.html`, {allow: ['clipboard-read', 'clipboard-write']});
   await change(page);
-  await page.waitForFunction(() => /panel=gates/.test(location.hash));
+  await page.waitForFunction(() => /off=1\.4/.test(location.hash) && /panel=gates/.test(location.hash)); /* each follows by itself */
   const shown = await page.evaluate(() => location.href);
   await page.click('#copy-link');
   await page.waitForFunction(() => document.getElementById('copy-link').textContent === 'Link copied');
