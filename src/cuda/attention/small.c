@@ -29,7 +29,6 @@ static mha_cuda_small describe(const mha_problem *p, const mha_cuda_small_plan *
                             .G = (int32_t)p->G,
                             .group = (int32_t)p->share,
                             .offset = plan->offset,
-                            .B = general.B,
                             .align = general.align,
                             .causal = general.causal,
                             .ways = ways,

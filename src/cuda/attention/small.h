@@ -23,7 +23,7 @@ typedef struct mha_cuda_small {
     int32_t offset; /* row i sees keys up to i + offset; Tk where it sees all */
 
     /* Of sequences that are not alike: then Tq and Tk are what one has at most. */
-    int32_t B, align, causal;
+    int32_t align, causal;
     mha_cuda_ways ways;           /* of the call: other sequences are left out */
     const int32_t *count;         /* how many sequences are not; or NULL */
     int64_t query_rows, key_rows; /* sizes of axis 2 of q and k */

@@ -58,7 +58,7 @@ template <int W> MHA_DEVICE part part_of(const mha_cuda_decode &c, const sequenc
 {
     enum { KEYS = MHA_CUDA_DECODE_TILE(W) };
     /* Padding is written here, too. There is memory for it, or only for the rows that are no padding. */
-    int queries = s.padded * c.g.share <= c.room ? s.padded : s.queries;
+    int queries = s.padded <= c.room / c.g.share ? s.padded : s.queries;
     part p = {s, g, s.b * c.g.G + g, split, 0, 0, 0, 0, queries, queries * c.g.share, base};
     if (s.queries <= 0) return p;
     int low = visible_keys(c.g, s, 0).low, high = visible_keys(c.g, s, s.queries - 1).high;
