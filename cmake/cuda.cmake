@@ -32,15 +32,17 @@ file(MAKE_DIRECTORY ${cubins})
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${cuda}/kernels/*.cuh)
 set(shared attention/decode.h attention/small.h attention/statistics.h backward.h forward.h general.h ops.h product.h rows.h schedule.h spans.h view.h)
 list(TRANSFORM shared PREPEND ${cuda}/)
-foreach(source forward/forward forward/forward_wide spans backward/backward backward/backward_brief backward/backward_wide backward/backward_sequences backward/backward_maps rows
-    general_forward general_backward decode small/small_forward small/small_backward norm rotary extra_keys ops product product_half product_plain stats stats_hopper
-    stats_pairs)
-  get_filename_component(name ${source} NAME)
+set(mha_cuda_kernels forward/forward forward/forward_wide spans backward/backward backward/backward_brief backward/backward_wide backward/backward_sequences backward/backward_maps
+  rows general_forward general_backward decode small/small_forward small/small_backward norm rotary extra_keys ops product product_half product_plain stats
+  stats_hopper stats_pairs)
+list(TRANSFORM mha_cuda_kernels REPLACE "(.+)" "${cuda}/kernels/\\1.cu")
+foreach(source IN LISTS mha_cuda_kernels)
+  get_filename_component(name ${source} NAME_WE)
   add_custom_command(OUTPUT ${cubins}/${name}.cubin
-    COMMAND ${CMAKE_COMMAND} -DNVCC=${MHA_NVCC} -DSOURCE=${cuda}/kernels/${source}.cu -DOUT=${cubins}/${name}.cubin
+    COMMAND ${CMAKE_COMMAND} -DNVCC=${MHA_NVCC} -DSOURCE=${source} -DOUT=${cubins}/${name}.cubin
       -DSPILL_BYTES=${MHA_CUDA_SPILL_BYTES} "-DFOLDERS=${cuda};${cuda}/kernels"
       -P ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake
-    DEPENDS ${cuda}/kernels/${source}.cu ${shared} ${headers} ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake VERBATIM)
+    DEPENDS ${source} ${shared} ${headers} ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake VERBATIM)
   list(APPEND cubin_files ${cubins}/${name}.cubin)
 endforeach()
 

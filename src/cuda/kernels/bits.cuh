@@ -117,16 +117,9 @@ template <typename TEAM, typename C, typename P> MHA_DEVICE void fetch_mask(uint
     const uint8_t *from = (const uint8_t *)c.mask.data + place(c.mask, p.batch(), p.head(), 0, p.key());
     for_own_words<TEAM, TEAM::TOGETHER>([&](int at) {
         int row = min(p.row() + at / TEAM::SIXTEENS, p.queries() - 1);
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + at * 16),
-                     "l"(from + row * c.mask.stride[2] + at % TEAM::SIXTEENS * 16)
-                     : "memory");
+        fetch_piece(to + at * 16, from + row * c.mask.stride[2] + at % TEAM::SIXTEENS * 16);
     });
 }
-
-MHA_DEVICE void fetches_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-/* Until all fetches of this thread but the last ones have come. */
-MHA_DEVICE void fetches_wait_but_last(void) { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
 
 template <typename TEAM> MHA_DEVICE void find_fetched_bits(uint32_t *to, const unsigned char *from)
 {

@@ -70,9 +70,7 @@ template <typename T, int D> MHA_DEVICE void careful_put(uint32_t to, int panel,
     uint32_t at = to + row * ROW_BYTES + ((lane / 4) ^ (row % 8)) * 16 + lane % 4 * 4;
 #pragma unroll
     for (int k = 0; k < careful_row<D>::PAIRS; k++)
-        asm volatile("st.shared.b32 [%0], %1;" ::"r"(at + k * panel),
-                     "r"(pack<T>((float)x.x[2 * k], (float)x.x[2 * k + 1]))
-                     : "memory");
+        put_shared(at + k * panel, pack<T>((float)x.x[2 * k], (float)x.x[2 * k + 1]));
 }
 
 #endif

@@ -12,7 +12,7 @@
  * more registers than two blocks leave. */
 #include "attention/decode.h"
 #include "general.cuh"
-#include "matrices.cuh"
+#include "hopper.cuh"
 #include "schedule.h"
 #include <limits.h>
 
@@ -246,10 +246,7 @@ MHA_DEVICE void compute_tiles(shared_memory<T, W> &s, const mha_cuda_decode &c, 
         if (key + 16 > p.s.length) { /* values behind the last key may be anything */
             for (int i = lane; i < 16 * COLUMNS / 8; i += 32)
                 if (key + i % 16 >= p.s.length)
-                    asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(
-                                     piece_at<KEYS>(v, own + i % 16, pieces + i / 16)),
-                                 "r"(0)
-                                 : "memory");
+                    clear_piece(piece_at<KEYS>(v, own + i % 16, pieces + i / 16));
             publish_shared();
             __syncwarp();
         }
@@ -433,9 +430,8 @@ template <typename S> MHA_DEVICE bool is_last(S &s, const mha_cuda_decode &c, co
 {
     group_sync(1, COMPUTE);
     if (threadIdx.x == 0) {
-        int *counter = c.counters + (p.head - c.first_head), before;
-        asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
-        s.is_last = before == p.parts - 1;
+        int *counter = c.counters + (p.head - c.first_head);
+        s.is_last = count_one(counter) == p.parts - 1;
         if (s.is_last) *counter = 0; /* ready for the next call */
     }
     group_sync(1, COMPUTE);
@@ -454,7 +450,7 @@ template <int W> MHA_DEVICE void forget_sums(const mha_cuda_decode &c, const par
 
 template <typename T, int W> MHA_DEVICE void decode(const mha_cuda_decode &c)
 {
-    extern __shared__ __align__(1024) unsigned char memory[];
+    unsigned char *memory = dynamic_memory<1024>();
     typedef shared_memory<T, W> S;
     S &s = *(S *)memory;
     const general &g = c.g;
@@ -474,7 +470,7 @@ template <typename T, int W> MHA_DEVICE void decode(const mha_cuda_decode &c)
                 barrier_make(shared_address(&s.full[i]), 1);
                 barrier_make(shared_address(&s.empty[i]), WARPS);
             }
-            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            barriers_made();
             publish_shared();
             copy_tiles<T, W>(s, c, p, 0, S::STAGES);
         } else if (threadIdx.x < COMPUTE) bring_rows<T, W>(s, g, p);

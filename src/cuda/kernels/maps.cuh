@@ -7,7 +7,7 @@
 
 #include "bits.cuh"
 #include "forward.h"
-#include "matrices.cuh"
+#include "hopper.cuh"
 
 enum { MAP_PANEL = 64 * ROW_BYTES }; /* of a tile of bias */
 
@@ -23,13 +23,6 @@ MHA_DEVICE map_place map_place_of(int batch, int head, int row, int queries, int
 }
 
 /* ---- Bias ------------------------------------------------------------------------------------------------------- */
-
-MHA_DEVICE float2 load_shared_pair(uint32_t at)
-{
-    float2 x;
-    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(at) : "memory");
-    return x;
-}
 
 /* Bias of a thread's scores 4 m to 4 m + 7, in pairs, from a tile of 64 rows in shared memory, in panels of 128 bytes. */
 MHA_DEVICE void load_pairs(uint32_t (&x)[4], uint32_t tile, int m)
@@ -69,7 +62,7 @@ template <int SCORES> MHA_DEVICE void add_tile_of_floats(float (&s)[SCORES], uin
 #pragma unroll
         for (int m = 0; m < SCORES / 4; m++) {
             int piece = m % 4 * 2 + lane % 4 / 2;
-            float2 both = load_shared_pair(tile + m / 4 * MAP_PANEL + row * ROW_BYTES + (piece ^ (row % 8)) * 16 +
+            float2 both = get_shared_pair(tile + m / 4 * MAP_PANEL + row * ROW_BYTES + (piece ^ (row % 8)) * 16 +
                                            lane % 2 * 8);
             s[4 * m + 2 * h] = fmaf(both.x, by, s[4 * m + 2 * h]);
             s[4 * m + 2 * h + 1] = fmaf(both.y, by, s[4 * m + 2 * h + 1]);
@@ -201,9 +194,7 @@ template <int SCORES> MHA_DEVICE void apply_found(float (&s)[SCORES], uint32_t w
     for (int i = 0; i < SCORES; i += 8)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            uint32_t bits;
-            asm volatile("ld.shared.b32 %0, [%1];" : "=r"(bits) : "r"(words + 4 * (i / 8 * BIT_ROWS + 8 * h)));
-            bits >>= kind + threadIdx.x % 4 * 2;
+            uint32_t bits = get_shared(words + 4 * (i / 8 * BIT_ROWS + 8 * h)) >> (kind + threadIdx.x % 4 * 2);
 #pragma unroll
             for (int n = 0; n < 4; n++)
                 if (!(bits >> (n / 2 * 8 + n % 2) & 1)) s[i + n / 2 * 4 + 2 * h + n % 2] = hidden;

@@ -2,16 +2,7 @@
 #ifndef MHA_CUDA_PHILOX_CUH
 #define MHA_CUDA_PHILOX_CUH
 
-#include "inline.cuh"
-#include <stdint.h>
-
-/* 64 bits, the lower ones first. From a product in C the compiler adds the parts that are 0. */
-MHA_DEVICE uint2 product_of(uint32_t x, uint32_t y)
-{
-    uint2 both;
-    asm("{\n\t.reg .u64 p;\n\tmul.wide.u32 p, %2, %3;\n\tmov.b64 {%0, %1}, p;\n\t}" : "=r"(both.x), "=r"(both.y) : "r"(x), "r"(y));
-    return both;
-}
+#include "instructions.cuh"
 
 MHA_DEVICE void philox(uint32_t (&c)[4], uint64_t key)
 {

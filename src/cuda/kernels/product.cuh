@@ -88,18 +88,13 @@ MHA_DEVICE void put_slices(const product &c, float *room, const float (&sums)[CO
     }
 }
 
-template <int PENDING> MHA_DEVICE void copies_read_but(void)
-{
-    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
-}
-
 /* Two neighbours of row `row` of a panel in shared memory: numbers 2 * lane % 4 of eight, the eights counted by j. */
 template <typename OUT> struct panel_of {
     enum { WIDE = 64 };
     static MHA_DEVICE void put(uint32_t panel, int row, int j, int pair, float x, float y)
     {
         uint32_t at = panel + row * ROW_BYTES + ((j ^ row % 8) << 4) + pair * 4;
-        asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(pack<OUT>(x, y)) : "memory");
+        put_shared(at, pack<OUT>(x, y));
     }
 };
 template <> struct panel_of<float> {
@@ -107,7 +102,7 @@ template <> struct panel_of<float> {
     static MHA_DEVICE void put(uint32_t panel, int row, int j, int pair, float x, float y)
     {
         uint32_t at = panel + row * ROW_BYTES + (((j * 2 + pair / 2) ^ row % 8) << 4) + pair % 2 * 8;
-        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(x), "f"(y) : "memory");
+        put_shared_pair(at, x, y);
     }
 };
 
@@ -200,20 +195,20 @@ MHA_DEVICE void compute_tiles(shared_memory<T, ROWS, COLUMNS, STAGES, PANELS> &s
         if (c.K > 0 && thread == 0) barrier_arrive(shared_address(&s.empty[before]));
         put_sums<T, COLUMNS, PANELS>(c, s.room[who * 4 + warp], sums, t.row + who * 64 + warp * 16, t.column);
     }
-    if (PANELS > 0 && thread % 32 == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    if (PANELS > 0 && thread % 32 == 0) copies_wait();
 }
 
 template <typename T, int ROWS, int COLUMNS, int STAGES, int PANELS, bool A, bool B> MHA_DEVICE void multiply(const product &c)
 {
     enum { GROUPS = ROWS / 64 };
-    extern __shared__ __align__(1024) unsigned char memory[];
+    unsigned char *memory = dynamic_memory<1024>();
     auto &s = *(shared_memory<T, ROWS, COLUMNS, STAGES, PANELS> *)memory;
     if (threadIdx.x == 0) {
         for (int n = 0; n < STAGES; n++) {
             barrier_make(shared_address(&s.full[n]), 1);
             barrier_make(shared_address(&s.empty[n]), GROUPS);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriers_made();
     }
     __syncthreads();
     int group = threadIdx.x / GROUP;

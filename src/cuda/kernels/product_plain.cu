@@ -189,7 +189,7 @@ template <int EACH> MHA_DEVICE void few_compute(few_memory &s, const product &c,
 
 template <int EACH> MHA_DEVICE void multiply_few(const product &c)
 {
-    extern __shared__ __align__(1024) unsigned char memory[];
+    unsigned char *memory = dynamic_memory<1024>();
     auto &s = *(few_memory *)memory;
     int warp = threadIdx.x / 32, column = blockIdx.x * MHA_CUDA_FEW_COLUMNS;
     if (threadIdx.x == 0) {
@@ -197,7 +197,7 @@ template <int EACH> MHA_DEVICE void multiply_few(const product &c)
             barrier_make(shared_address(&s.full[n]), 1);
             barrier_make(shared_address(&s.empty[n]), (c.M + EACH - 1) / EACH);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriers_made();
     }
     __syncthreads();
     if (warp == FEW_WARPS) {

@@ -131,7 +131,7 @@ template <bool FIRST> MHA_DEVICE void add_columns(float (&s)[KEYS / 4], const fl
 MHA_DEVICE void clear(float (&s)[KEYS / 4])
 {
 #pragma unroll
-    for (int n = 0; n < KEYS / 4; n++) asm volatile("mov.f32 %0, 0f00000000;" : "=f"(s[n]));
+    for (int n = 0; n < KEYS / 4; n++) s[n] = zero_here();
 }
 
 /* A lane gives half of its sums to the lane that differs in a bit, and adds what it gets to the other half. */
@@ -348,7 +348,7 @@ MHA_DEVICE void finish_row(const stats &c, const sequence &s, int h, int row, co
 /* S of 64 rows and a block of keys, asynchronously. */
 template <typename T, int D> MHA_DEVICE void multiply(float (&x)[KEYS / 2], uint32_t q, uint32_t k)
 {
-    if (D > 64) asm volatile("" : "+r"(q), "+r"(k)); /* opaque, or the compiler keeps the places of all factors in registers */
+    if (D > 64) make_opaque(q), make_opaque(k); /* or the compiler keeps the places of all factors in registers */
     products_begin();
 #pragma unroll
     for (int i = 0; i < D / 16; i++)
@@ -449,7 +449,7 @@ template <typename T, int D> MHA_DEVICE void help(shared_memory<T, D> &m, const 
 
 template <typename T, int D> MHA_DEVICE void run(const stats &c)
 {
-    extern __shared__ __align__(1024) unsigned char memory[];
+    unsigned char *memory = dynamic_memory<1024>();
     shared_memory<T, D> &m = *(shared_memory<T, D> *)memory;
     int heads = c.g.H * c.g.B, tiles = gridDim.x / heads; /* the longest rows come first */
     int row = (tiles - 1 - blockIdx.x / heads) * ROWS, h = blockIdx.x % heads % c.g.H, batch = blockIdx.x % heads / c.g.H;
@@ -466,7 +466,7 @@ template <typename T, int D> MHA_DEVICE void run(const stats &c)
             barrier_make(shared_address(&m.columns_full[i]), WARPS);
             barrier_make(shared_address(&m.columns_empty[i]), KEYS / 32);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriers_made();
         publish_shared();
     }
     int n = threadIdx.x - GROUP;

@@ -71,13 +71,6 @@ MHA_DEVICE void copy_tiles(shared_memory<T, D, GROUPS> &m, const stats &c, const
     }
 }
 
-MHA_DEVICE float log2_fast(float x)
-{
-    float y;
-    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 struct pair_sums {
     float logs[PAIRS], dots[PAIRS];
 };
@@ -195,7 +188,7 @@ MHA_DEVICE void compare_and_go_on(float (&p)[HEADS][COUNT], pair_sums &s, WHICH 
         if (which.within) compare<H, H + 1, H / 4 * 4 + 4>(p, s);
     if constexpr (H < 4)
         if (which.across) compare<H, 4, HEADS>(p, s);
-    asm volatile("" : "+r"(q), "+r"(k)); /* opaque, or the compiler keeps the places of all factors in registers */
+    make_opaque(q), make_opaque(k); /* or the compiler keeps the places of all factors in registers */
     multiply<T, D, GROUPS, H>(p[H], q, k);
     if constexpr (H + 1 < HEADS) compare_and_go_on<T, D, GROUPS, H + 1>(p, s, which, q, k);
 }
@@ -257,7 +250,7 @@ MHA_DEVICE float lse_of(const general &c, const sequence &s, int h, int i)
 
 template <typename T, int D, int GROUPS> MHA_DEVICE void run(const stats &c)
 {
-    extern __shared__ __align__(1024) unsigned char memory[];
+    unsigned char *memory = dynamic_memory<1024>();
     enum { ROWS = 64 * GROUPS, KEYS = MHA_CUDA_STATS_PAIR_KEYS(D), THREADS_ALL = GROUP * (GROUPS + 1) };
     shared_memory<T, D, GROUPS> &m = *(shared_memory<T, D, GROUPS> *)memory;
     int fours = (c.g.H + 3) / 4, passes = fours * (fours - 1) / 2 + fours % 2;
@@ -281,7 +274,7 @@ template <typename T, int D, int GROUPS> MHA_DEVICE void run(const stats &c)
             barrier_make(shared_address(&m.k_full[i]), 1);
             barrier_make(shared_address(&m.k_empty[i]), GROUPS);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriers_made();
         publish_shared();
     }
     __syncthreads();

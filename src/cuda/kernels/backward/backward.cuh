@@ -100,9 +100,8 @@ template <typename T, int QUERIES>
 MHA_DEVICE void put_dq(const mha_cuda_backward &c, const uint32_t (&x)[16], T *dq, int rows, int tile, int who)
 {
     enum { WARPS = CONSUMERS * GROUP / 32 };
-    __shared__ alignas(128) unsigned char staged[WARPS][16 * ROW_BYTES];
-    uint32_t thread; /* read again: there are no registers for what is known of it */
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    alignas(128) __shared__ unsigned char staged[WARPS][16 * ROW_BYTES];
+    uint32_t thread = thread_again(); /* there are no registers for what is known of it */
     int lane = thread % 32, row = lane / 8 % 2 * 8 + lane % 8, column = (QUERIES == 128 ? 0 : who * 64) + lane % 8 * 8;
     int first = tile * QUERIES + (QUERIES == 128 ? who * 64 : 0) + thread % GROUP / 32 * 16 + lane / 8;
     uint32_t own = shared_address(staged[thread / 32 % WARPS]);
@@ -114,11 +113,7 @@ MHA_DEVICE void put_dq(const mha_cuda_backward &c, const uint32_t (&x)[16], T *d
     __syncwarp();
 #pragma unroll
     for (int r = 0; r < 16; r += 4) {
-        uint4 y;
-        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(y.x), "=r"(y.y), "=r"(y.z), "=r"(y.w)
-                     : "r"(own + (r + lane / 8) * ROW_BYTES + ((lane % 8) ^ ((r + lane / 8) % 8)) * 16)
-                     : "memory");
+        uint4 y = get_piece(own + (r + lane / 8) * ROW_BYTES + ((lane % 8) ^ ((r + lane / 8) % 8)) * 16);
         if (first + r < rows && column < c.D) *(uint4 *)(dq + (first + r) * c.dq.row + column) = y;
     }
 }
@@ -447,7 +442,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
     put_rows<T, OWN, KIND>(c, w, s.part, who, true, for_dv, dv, KIND == MAPS ? c.kept : 1);
     if (WAY == INTEGERS) {
         if (who == 0 && thread == 0) c.powers[w.batch * c.G + w.head] = head_power;
-        if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+        if (thread == 0) copies_wait();
     } else {
         if (thread == 0) copies_read();
         if (!MEANWHILE && thread == 0) barrier_arrive(shared_address(&s.keys_empty));
@@ -470,7 +465,7 @@ MHA_DEVICE void in_order(const mha_cuda_backward &c, const volatile mha_cuda_sha
 /* PLAIN: sequences have nothing else that only kernels with options do. */
 template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS, bool PLAIN = KIND == SEQUENCES> MHA_DEVICE void run(const mha_cuda_backward &c)
 {
-    extern __shared__ __align__(1024) unsigned char memory[];
+    unsigned char *memory = dynamic_memory<1024>();
     typedef shared_memory<T, D, QUERIES, KIND> layout;
     enum { STAGES = layout::STAGES };
     layout &s = *(layout *)memory;
@@ -491,7 +486,7 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS, bool P
             barrier_make(shared_address(&s.bits_empty[i]), CONSUMERS * GROUP);
         }
         if (WAY == ORDERED) s.share = mha_cuda_share_of(blockIdx.x, c.G * c.B, c.ordered_tiles, c.parts);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriers_made();
         publish_shared();
     }
     __syncthreads();
@@ -527,7 +522,7 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS, bool P
                     compute_all<T, D, QUERIES, KIND, ORDERED, PLAIN, volatile work>(s, c, s.own, who, base, turn);
                 } else compute_all<T, D, QUERIES, KIND, ORDERED, PLAIN>(s, c, w, who, base, turn);
             });
-            if (threadIdx.x % GROUP == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+            if (threadIdx.x % GROUP == 0) copies_wait();
         }
         return;
     }

@@ -51,12 +51,7 @@ struct bits_at {
 };
 
 /* Asked anew each time, for the same reason. */
-MHA_DEVICE bool is_first_lane(void)
-{
-    uint32_t lane;
-    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
-    return lane == 0;
-}
+MHA_DEVICE bool is_first_lane(void) { return lane_again() == 0; }
 
 /* Of the thread's two rows from 8 b on, beginning with its key. */
 MHA_DEVICE void bits_of_rows(uint32_t (&bits)[2], const maps_of_tile &m, int b)
@@ -72,12 +67,6 @@ enum { MAP_PANEL = 64 * ROW_BYTES };
 
 MHA_DEVICE uint32_t map_stage(uint32_t count, int stages) { return count & (stages - 1); }
 MHA_DEVICE uint32_t map_parity(uint32_t count, int stages) { return count >> (stages - 1) & 1; }
-
-/* Two 8 x 8 matrices, turned; lanes 0 to 15 give the addresses of their rows. */
-MHA_DEVICE void load_matrices_turned(uint32_t (&x)[2], uint32_t row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "r"(row));
-}
 
 /* From a tile of 16-bit numbers in shared memory. */
 template <typename T> MHA_DEVICE void bias_of_halves(float (&add)[4], uint32_t tile, int b, float by)
@@ -100,11 +89,7 @@ MHA_DEVICE void bias_of_floats(float (&add)[4], uint32_t tile, int b, float by)
 #pragma unroll
     for (int n = 0; n < 4; n++) {
         int row = 8 * b + lane % 4 * 2 + n % 2, column = warp % 2 * 16 + n / 2 * 8 + lane / 4;
-        float x;
-        asm volatile("ld.shared.f32 %0, [%1];"
-                     : "=f"(x)
-                     : "r"(tile + row * ROW_BYTES + (column / 4 ^ row % 8) * 16 + column % 4 * 4));
-        add[n] = x * by;
+        add[n] = get_shared_float(tile + row * ROW_BYTES + (column / 4 ^ row % 8) * 16 + column % 4 * 4) * by;
     }
 }
 
@@ -160,8 +145,8 @@ MHA_DEVICE void put_bias(const float (&x)[4], const mha_cuda_backward &c, const 
         if (row + n % 2 >= queries || key + n / 2 * 8 >= length) continue;
         float *own = to + n % 2 * c.dbias.stride[2] + n / 2 * 8 * c.dbias.stride[3];
         /* Nobody else adds to it in this launch. */
-        if (c.dbias_adds) asm volatile("red.global.add.f32 [%0], %1;" ::"l"(own), "f"(x[n]) : "memory");
-        else asm volatile("st.global.f32 [%0], %1;" ::"l"(own), "f"(x[n]) : "memory");
+        if (c.dbias_adds) add_float(own, x[n]);
+        else put_float(own, x[n]);
     }
 }
 

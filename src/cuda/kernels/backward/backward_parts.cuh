@@ -175,26 +175,6 @@ template <kind KIND> MHA_DEVICE bool sees_any(const mha_cuda_backward &c, const 
 
 /* ---- Copies ----------------------------------------------------------------------------------------------------- */
 
-MHA_DEVICE void copy_bytes(uint32_t to, const void *from, int bytes, uint32_t barrier)
-{
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-                 "l"(from), "r"(bytes), "r"(barrier)
-                 : "memory");
-}
-
-MHA_DEVICE void store_matrices_turned(uint32_t row, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a), "r"(b),
-                 "r"(c), "r"(d)
-                 : "memory");
-}
-
-template <int N> MHA_DEVICE void keep(const uint32_t (&x)[N])
-{
-#pragma unroll
-    for (int i = 0; i < N; i++) asm volatile("" ::"r"(x[i]) : "memory");
-}
-
 /* Zeros in place of the rows of a tile of SIZE from `first` on: their weights are 0, but 0 times NaN is NaN. Each warpgroup
  * writes all of them, so that none has to wait for another. */
 template <int D, int SIZE> MHA_DEVICE void clear_rows(uint32_t tile, int first)
@@ -202,10 +182,7 @@ template <int D, int SIZE> MHA_DEVICE void clear_rows(uint32_t tile, int first)
     first = max(0, first);
     for (int n = threadIdx.x % GROUP; n < (SIZE - first) * (D / 8); n += GROUP) {
         int row = first + n / (D / 8), piece = n % (D / 8);
-        asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(tile + piece / 8 * SIZE * ROW_BYTES +
-                                                                      row * ROW_BYTES + piece % 8 * 16),
-                     "r"(0)
-                     : "memory");
+        clear_piece(tile + piece / 8 * SIZE * ROW_BYTES + row * ROW_BYTES + piece % 8 * 16);
     }
 }
 
@@ -217,12 +194,8 @@ __device__ __noinline__ void put_some_rows(const mha_cuda_rows &t, int batch, in
     T *to = (T *)t.data + batch * t.batch + head * t.head + first * t.row;
     for (int n = threadIdx.x % GROUP; n < count * (width / 8); n += GROUP) {
         int r = n / (width / 8), piece = n % (width / 8);
-        uint4 x;
-        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                     : "r"(from + piece / 8 * KEYS * ROW_BYTES + r * ROW_BYTES + ((piece % 8) ^ (r % 8)) * 16)
-                     : "memory");
-        *(uint4 *)(to + r * t.row + piece * 8) = x;
+        *(uint4 *)(to + r * t.row + piece * 8) =
+            get_piece(from + piece / 8 * KEYS * ROW_BYTES + r * ROW_BYTES + ((piece % 8) ^ (r % 8)) * 16);
     }
 }
 

@@ -383,7 +383,7 @@ MHA_DEVICE void compute_ahead(shared_memory<T, D, CONSUMERS, KEYS, KIND> &s, con
 
 template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void run(const mha_cuda_forward &c)
 {
-    extern __shared__ __align__(1024) unsigned char memory[];
+    unsigned char *memory = dynamic_memory<1024>();
     typedef shared_memory<T, D, CONSUMERS, KEYS, KIND> layout;
     layout &s = *(layout *)memory;
     static_assert(sizeof(layout) <= 227 * 1024, "more shared memory than a block can have");
@@ -413,7 +413,7 @@ template <typename T, int D, int CONSUMERS, int KEYS, kind KIND> MHA_DEVICE void
             barrier_make(shared_address(&s.map_full[n / MAP_STAGES][n % MAP_STAGES]), KIND == BITS ? own::FINDERS : 1);
             barrier_make(shared_address(&s.map_empty[n / MAP_STAGES][n % MAP_STAGES]), GROUP / 32);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriers_made();
         publish_shared();
     }
     wait_for_last();

@@ -244,7 +244,7 @@ template <typename S, int ROWS, int KEYS, kind KIND> MHA_DEVICE void copy_tiles(
     slot<TILE_STAGES> next;
     for (int n = blockIdx.x;;) {
         int stage = next.stage();
-        const tile t = tile_of<ROWS, KEYS, KIND>(c, n);
+        const tile t = tile_of<ROWS, KEYS, KIND>(c, min(n, c.tiles - 1));
         barrier_wait(shared_address(&s.tile_empty[stage]), next.parity() ^ 1);
         s.number[stage] = n < c.tiles ? n : -1;
         s.tiles[stage] = t;

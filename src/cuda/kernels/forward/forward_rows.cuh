@@ -257,12 +257,8 @@ template <int ROWS> __device__ __noinline__ void put_rows(char *to, int64_t stri
 {
     for (int n = threadIdx.x % GROUP; n < count * (E / 8); n += GROUP) {
         int r = n / (E / 8), piece = n % (E / 8);
-        uint4 x;
-        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                     : "r"(from + piece / 8 * ROWS * ROW_BYTES + r * ROW_BYTES + ((piece % 8) ^ (r % 8)) * 16)
-                     : "memory");
-        *(uint4 *)(to + 2 * (r * stride + piece * 8)) = x;
+        *(uint4 *)(to + 2 * (r * stride + piece * 8)) =
+            get_piece(from + piece / 8 * ROWS * ROW_BYTES + r * ROW_BYTES + ((piece % 8) ^ (r % 8)) * 16);
     }
 }
 
@@ -360,10 +356,7 @@ template <int COLUMNS, int KEYS> MHA_DEVICE void clear_values(uint32_t v, int fi
 {
     for (int n = threadIdx.x % GROUP; n < (KEYS - first) * (COLUMNS / 8); n += GROUP) {
         int row = first + n / (COLUMNS / 8), piece = n % (COLUMNS / 8);
-        asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(v + piece / 8 * KEYS * ROW_BYTES + row * ROW_BYTES +
-                                                                      piece % 8 * 16),
-                     "r"(0)
-                     : "memory");
+        clear_piece(v + piece / 8 * KEYS * ROW_BYTES + row * ROW_BYTES + piece % 8 * 16);
     }
     publish_shared();
     group_sync(OWN + who, GROUP);

@@ -11,7 +11,7 @@
 
 #include "attention/small.h"
 #include "careful.cuh"
-#include "matrices.cuh"
+#include "hopper.cuh"
 #include "sequences.cuh"
 
 namespace

@@ -219,7 +219,7 @@ template <typename T, int W> MHA_DEVICE void next_head(const head_memory &s, con
 /* A key head of a sequence. With MORE there may be more warps than it has rows and keys for. */
 template <typename T, int W, bool MORE> MHA_DEVICE void compute(const mha_cuda_small &c, int batch, int own)
 {
-    extern __shared__ __align__(16) unsigned char memory[];
+    unsigned char *memory = dynamic_memory<16>();
     const head_memory s = memory_of<W>(c, memory);
     int first = threadIdx.x / 32 * STEP, rows = whole_steps(c.Tq);
     bring_head<T, W>(s.k, c.k, batch, own, c.Tk, c.D);

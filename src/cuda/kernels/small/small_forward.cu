@@ -108,7 +108,7 @@ MHA_DEVICE void finish(const mha_cuda_small &c, int batch, int head, int first, 
 /* A head of a sequence. */
 template <typename T, int W> MHA_DEVICE void compute(const mha_cuda_small &c, int batch, int head)
 {
-    extern __shared__ __align__(16) unsigned char memory[];
+    unsigned char *memory = dynamic_memory<16>();
     enum { PITCH = width<W>::PITCH };
     uint32_t k = shared_address(memory), v = k + whole_steps(c.Tk) * PITCH, q = v + whole_steps(c.Tk) * PITCH;
     int lane = threadIdx.x % 32, first = threadIdx.x / 32 * STEP;
