@@ -143,27 +143,14 @@ if(TARGET mha_cuda)
     set_target_properties(${program} PROPERTIES BUILD_RPATH $<TARGET_FILE_DIR:mha_cuda>)
     add_dependencies(${program} mha_cuda)
   endforeach()
-  # The same program over a driver without a GPU: the host side alone.
-  set(src ${PROJECT_SOURCE_DIR}/src)
-  add_library(mha_fake_driver SHARED cuda/fake/driver.c cuda/fake/forward.c cuda/fake/general.c cuda/fake/kernels.c cuda/fake/ops.c cuda/fake/backward.c cuda/fake/sequences.c cuda/fake/small.c cuda/fake/stats.c
-    support/numbers.c support/naive/attention.c support/naive/gradients.c support/naive/extra_keys.c support/naive/norm.c support/naive/ops.c support/naive/rows.c support/naive/stats.c ${src}/cuda/kernels.c
-    ${src}/core/status.c ${src}/core/tensor.c ${src}/attention/angles.c ${src}/attention/problem.c ${PROJECT_SOURCE_DIR}/ref/attention.c
-    ${PROJECT_SOURCE_DIR}/ref/philox.c ${PROJECT_SOURCE_DIR}/ref/rotary.c ${PROJECT_SOURCE_DIR}/ref/stats.c)
-  set_target_properties(mha_fake_driver PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1 C_VISIBILITY_PRESET hidden
-    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fake)
-  target_include_directories(mha_fake_driver PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src
-    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/ref)
-  target_include_directories(mha_fake_driver SYSTEM PRIVATE ${MHA_CUDA_INCLUDE})
-  target_link_libraries(mha_fake_driver PRIVATE mha_flags m)
-  if(as_shipped) # a sanitizer's functions are found at run time
-    target_link_options(mha_fake_driver PRIVATE -Wl,-z,defs)
-  endif()
+  # A driver without a GPU, which runs the kernels on the CPU.
   if(as_shipped AND MHA_COMMAND)
+    include(cuda/emulator/library.cmake)
     add_test(NAME cuda_host COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/host.sh $<TARGET_FILE:test_cuda>
-      $<TARGET_FILE_DIR:mha_fake_driver> $<TARGET_FILE:mha_command>)
+      $<TARGET_FILE_DIR:mha_emulator> $<TARGET_FILE:mha_command>)
     mha_label(cuda_host host)
     add_test(NAME cuda_host_commands COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/commands.sh $<TARGET_FILE:mha_command>
-      $<TARGET_FILE_DIR:mha_fake_driver>)
+      $<TARGET_FILE_DIR:mha_emulator>)
     mha_label(cuda_host_commands host)
     # The host side of the general and decode kernels, and of the layer's.
     foreach(name device_memory layer_command attention_random attention_pairs attention_batches layer layer_cache layer_cache_projected layer_cache_ragged
@@ -173,7 +160,7 @@ if(TARGET mha_cuda)
       add_test(NAME cuda_host_${name} COMMAND test_${name})
       mha_label(cuda_host_${name} host)
       set_tests_properties(cuda_host_${name} PROPERTIES ENVIRONMENT
-        "MHA_BACKEND=cuda;MHA_FAKE_GPU=new;MHA_SAMPLE=20;LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_fake_driver>")
+        "MHA_BACKEND=cuda;MHA_EMULATED_GPU=new;MHA_SAMPLE=20;LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_emulator>")
     endforeach()
     set(words_of_edges layouts launch) # what lies in device memory is kept within limits by kernels
     set(words_of_stats any_number softmax) # what needs no kernel with options
@@ -182,7 +169,7 @@ if(TARGET mha_cuda)
       add_test(NAME cuda_host_${name}_memory COMMAND test_cuda_${name} ${words_of_${name}})
       mha_label(cuda_host_${name}_memory host)
       set_tests_properties(cuda_host_${name}_memory PROPERTIES ENVIRONMENT
-        "MHA_FAKE_GPU=new;MHA_SAMPLE=20;LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_fake_driver>")
+        "MHA_EMULATED_GPU=new;MHA_SAMPLE=20;LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_emulator>")
     endforeach()
   endif()
   add_executable(example_cuda ${PROJECT_SOURCE_DIR}/examples/cuda_attention.c)

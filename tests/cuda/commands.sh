@@ -1,10 +1,10 @@
 #!/bin/sh
 # The command with --device cuda: conformance, bench, and what is said about GPUs and commands that cannot be used.
 #
-#     commands.sh COMMAND [FOLDER_OF_THE_DRIVER]      the folder: that of a driver without a GPU (fake/driver.c)
+#     commands.sh COMMAND [FOLDER_OF_THE_DRIVER]      the folder: that of a driver without a GPU (emulator/driver.c)
 set -u
-command=$1 fake=${2:-}
-[ -z "$fake" ] || export LD_LIBRARY_PATH="$fake" MHA_FAKE_GPU=new
+command=$1 emulator=${2:-}
+[ -z "$emulator" ] || export LD_LIBRARY_PATH="$emulator" MHA_EMULATED_GPU=new
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0 skipped=0
@@ -45,8 +45,8 @@ only_attention_is_listed() {
         ! grep -vE '^(forward|backward|decode) ' "$work/out" && run bench --list && ! grep 8k_128 "$work/out"
 }
 
-nothing_is_there() { MHA_FAKE_GPU=none refused 'mha: --device cuda: cuda: this machine has no GPU' "$@"; }
-an_old_gpu() { MHA_FAKE_GPU=old refused 'has compute capability 8.0; the kernels need 9.0' "$@"; }
+nothing_is_there() { MHA_EMULATED_GPU=none refused 'mha: --device cuda: cuda: this machine has no GPU' "$@"; }
+an_old_gpu() { MHA_EMULATED_GPU=old refused 'has compute capability 8.0; the kernels need 9.0' "$@"; }
 
 # A copy of the command looks for a plug-in of another name, which is not there.
 LC_ALL=C sed 's/libmha-cuda\.so/libmha-none.so/g' "$command" >"$work/mha" && chmod +x "$work/mha" || exit 1
@@ -70,8 +70,8 @@ for words in "conformance $work" "bench --shape vit_b16" "layer no.safetensors n
     check refused 'mha: --device cuda:99: there is no cuda:99; this machine has' "$@" --device cuda:99
     check refused "mha: --device tpu: there is none called 'tpu'; there are cpu, cuda and cuda:N" "$@" --device tpu
     check no_plugin "$@" --device cuda
-    [ -z "$fake" ] || check nothing_is_there "$@" --device cuda
-    [ -z "$fake" ] || check an_old_gpu "$@" --device cuda:0
+    [ -z "$emulator" ] || check nothing_is_there "$@" --device cuda
+    [ -z "$emulator" ] || check an_old_gpu "$@" --device cuda:0
 done
 check refused 'measures the passes forward, backward and decode; gemm runs on the CPU' bench --device cuda --pass gemm
 check refused "measures shapes of attention; 'mha_small' runs on the CPU" bench --device cuda --shape mha_small

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The host side of the plug-in over a driver without a GPU (fake/driver.c): a sample of the tests of attention, and what is
+# The host side of the plug-in over a driver without a GPU (emulator/driver.c): a sample of the tests of attention, and what is
 # said about GPUs that are not there.
 #
 #     host.sh TEST_CUDA FOLDER_OF_THE_DRIVER COMMAND
@@ -10,22 +10,22 @@ passed=0 failed=0
 
 # said NAME GPU TEXT: what `mha info --json` says with that GPU.
 said() {
-    if MHA_FAKE_GPU=$2 "$command" info --json | grep -F "$3" >/dev/null; then
+    if MHA_EMULATED_GPU=$2 "$command" info --json | grep -F "$3" >/dev/null; then
         passed=$((passed + 1))
         echo "  ok    $1"
     else
         failed=$((failed + 1))
-        MHA_FAKE_GPU=$2 "$command" info --json | grep gpu
+        MHA_EMULATED_GPU=$2 "$command" info --json | grep gpu
         echo "FAILED  $1: not '$3'"
     fi
 }
 
-said a_gpu new '{"device": "cuda:0", "description": "Fake GPU, compute capability 9.0, 4 multiprocessors, 0 GiB"}'
+said a_gpu new '{"device": "cuda:0", "description": "Emulated GPU, compute capability 9.0, 4 multiprocessors, 0 GiB"}'
 said no_gpu none '"gpu_reason": "device: cuda: this machine has no GPU"'
-said a_gpu_behind_an_old_one two '{"device": "cuda:1", "description": "Fake GPU, compute capability 9.0'
-said an_old_gpu_before_it two '{"device": "cuda:0", "reason": "device: cuda:0, Fake GPU, has compute capability 8.0; the kernels need 9.0"}'
+said a_gpu_behind_an_old_one two '{"device": "cuda:1", "description": "Emulated GPU, compute capability 9.0'
+said an_old_gpu_before_it two '{"device": "cuda:0", "reason": "device: cuda:0, Emulated GPU, has compute capability 8.0; the kernels need 9.0"}'
 said no_reason_then two '"gpu_reason": null'
-said an_old_gpu old 'device: cuda:0, Fake GPU, has compute capability 8.0; the kernels need 9.0'
+said an_old_gpu old 'device: cuda:0, Emulated GPU, has compute capability 8.0; the kernels need 9.0'
 
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT

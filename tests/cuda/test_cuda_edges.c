@@ -272,10 +272,10 @@ TEST(starts_that_fall_harm_no_other_call)
 
 /* ---- Errors ----------------------------------------------------------------------------------------------------- */
 
-/* A launch that CUDA refuses is a status and one line, and the next call works. The fake driver refuses on demand. */
+/* A launch that CUDA refuses is a status and one line, and the next call works. The emulator refuses on demand. */
 TEST(a_launch_that_fails)
 {
-    if (!getenv("MHA_FAKE_GPU")) {
+    if (!getenv("MHA_EMULATED_GPU")) {
         not_given("a real driver refuses no launch on demand");
         return;
     }
@@ -286,9 +286,9 @@ TEST(a_launch_that_fails)
     call c = call_make(s, &r);
     call_solve(&c);
     for (int backward = 0; backward < 2; backward++) {
-        setenv("MHA_FAKE_REFUSES", "1", 1);
+        setenv("MHA_EMULATED_REFUSES", "1", 1);
         mha_status status = backward ? call_backward(ctx, &c, true) : call_forward(ctx, &c);
-        unsetenv("MHA_FAKE_REFUSES");
+        unsetenv("MHA_EMULATED_REFUSES");
         expect(status == MHA_DEVICE_ERROR && strstr(mha_context_error(ctx), "cuda:0: ") &&
                    !strchr(mha_context_error(ctx), '\n'),
                "%s: %s", mha_status_name(status), mha_context_error(ctx));

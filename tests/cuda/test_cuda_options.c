@@ -454,7 +454,7 @@ TEST(gradients_of_any_maps)
 /* Many blocks add to a row of dQ, in any order. */
 TEST(gradients_have_the_same_bits)
 {
-    const int times = getenv("MHA_FAKE_GPU") ? 5 : 100; /* there kernels are loops of the host */
+    const int times = getenv("MHA_EMULATED_GPU") ? 5 : 100; /* there kernels run on the CPU */
     if (!there()) return;
     attention_case (*const draws[])(rng *) = {draw, draw_windows, draw_sequences, draw_aligned_maps};
     uint64_t seed = (uint64_t)number_from("MHA_SEED", (long long)time(NULL));

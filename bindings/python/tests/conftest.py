@@ -24,9 +24,9 @@ def build_folder():
 
 
 def without_a_gpu():
-    """The driver without a GPU of tests/cuda/fake, where the build has it and the plug-in."""
+    """The driver without a GPU of tests/cuda/emulator, where the build has it and the plug-in."""
     build = build_folder()
-    driver = build and build / "tests/fake"
+    driver = build and build / "tests/emulator"
     return driver if driver and (driver / "libcuda.so.1").exists() and (build / "src/libmha-cuda.so").exists() else None
 
 

@@ -1,4 +1,4 @@
-"""Arrays on a GPU, over the driver without one of tests/cuda/fake: its device memory is the host's, its kernels are loops."""
+"""Arrays on a GPU, over the driver without one of tests/cuda/emulator: its device memory is the host's."""
 
 import os
 import subprocess
@@ -98,7 +98,7 @@ print("ok")
 
 def run(gpu):
     environment = os.environ | {
-        "MHA_FAKE_GPU": gpu, "LD_LIBRARY_PATH": str(without_a_gpu()), "PYTHONPATH": str(build_folder() / "python")
+        "MHA_EMULATED_GPU": gpu, "LD_LIBRARY_PATH": str(without_a_gpu()), "PYTHONPATH": str(build_folder() / "python")
     }  # fmt: skip
     return subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=120)
 

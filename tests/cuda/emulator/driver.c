@@ -1,11 +1,12 @@
-/* A libcuda.so.1 without a GPU, so that the host side of the plug-in is tested everywhere: device memory is the host's,
- * kernels are plain loops (fake/kernels.c) that run when they are launched or when their graph is replayed. It is strict
- * where the real driver is: a context must be current, allocation during a capture needs the relaxed mode, tensor maps have
- * their alignments and limits, shared memory over 48 KiB must be asked for. At the end of the process nothing may be left.
+/* A libcuda.so.1 without a GPU, so that the plug-in and its kernels are tested everywhere: device memory is the host's, kernels are
+ * those of src/cuda, compiled for the CPU (machine.h), and run when they are launched or when their graph is replayed. It is
+ * strict where the real driver is: a context must be current, allocation during a capture needs the relaxed mode, tensor maps
+ * have their alignments and limits, shared memory over 48 KiB must be asked for. At the end of the process nothing may be left.
  *
- * MHA_FAKE_GPU=none: there is no GPU; old: one of compute capability 8.0; two: that and a new one. MHA_FAKE_REFUSES: no kernel can be launched. */
-#include "cuda/fake/kernels.h"
+ * MHA_EMULATED_GPU=none: there is no GPU; old: one of compute capability 8.0; two: that and a new one. MHA_EMULATED_REFUSES: no kernel can be launched. */
+#include "cuda/emulator/launch.h"
 
+#include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ struct CUfunc_st {
 };
 
 struct CUgraph_st {
-    fake_launch launches[NODES];
+    emulator_launch launches[NODES];
     int count;
 };
 
@@ -48,13 +49,13 @@ static CUcontext current(void) { return depth ? stack[depth - 1] : NULL; }
 
 static bool is(const char *kind)
 {
-    const char *set = getenv("MHA_FAKE_GPU");
+    const char *set = getenv("MHA_EMULATED_GPU");
     return set && !strcmp(set, kind);
 }
 
 static CUresult complain(const char *what, const char *why)
 {
-    fprintf(stderr, "fake driver: %s: %s\n", what, why);
+    fprintf(stderr, "emulator: %s: %s\n", what, why);
     return CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -67,7 +68,7 @@ __attribute__((destructor)) static void look_for_leaks(void)
     for (int n = 0; n < MOST; n++) blocks += memory[n].address != NULL;
     if (!blocks && !modules && !streams && !events && !graphs && retained <= 1 && depth <= 1) return;
     fprintf(stderr,
-            "fake driver: left: %d blocks, %d modules, %d streams, %d events, %d graphs, %d contexts, a stack of %d\n",
+            "emulator: left: %d blocks, %d modules, %d streams, %d events, %d graphs, %d contexts, a stack of %d\n",
             blocks, modules, streams, events, graphs, retained, depth);
     _Exit(1);
 }
@@ -104,7 +105,7 @@ EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
 
 EXPORT CUresult cuDeviceGetName(char *name, int size, CUdevice device)
 {
-    snprintf(name, (size_t)size, "Fake GPU");
+    snprintf(name, (size_t)size, "Emulated GPU");
     return is_there(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
@@ -112,7 +113,7 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdev
 {
     *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
                  ? (is("old") || (is("two") && device == FIRST) ? 8 : 9)
-             : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT    ? FAKE_PROCESSORS
+             : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT    ? EMULATOR_PROCESSORS
              : which == CU_DEVICE_ATTRIBUTE_CLOCK_RATE              ? 1000000 /* kHz */
              : which == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE       ? 500000
              : which == CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH ? 64
@@ -314,7 +315,7 @@ EXPORT CUresult cuModuleUnload(CUmodule module)
 EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
     (void)module;
-    if (!fake_parameter_bytes(name)) return CUDA_ERROR_NOT_FOUND;
+    if (!emulator_parameter_bytes(name)) return CUDA_ERROR_NOT_FOUND;
     for (int n = 0; n < function_count; n++)
         if (!strcmp(functions[n].name, name)) return *function = &functions[n], CUDA_SUCCESS;
     if (function_count == KERNELS) return complain(name, "more kernels than there is room for");
@@ -331,21 +332,21 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute whi
     return CUDA_SUCCESS;
 }
 
-static CUresult run(const fake_launch *launch)
+static CUresult run(const emulator_launch *launch)
 {
-    const char *why = fake_run(launch);
+    const char *why = emulator_run(launch);
     return why ? complain(launch->name, why) : CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
 {
-    fake_launch l = {.blocks = config->gridDimX,
+    emulator_launch l = {.blocks = config->gridDimX,
                      .threads = config->blockDimX,
                      .shared = config->sharedMemBytes,
                      .early = config->numAttrs};
     CUstream stream = config->hStream;
     if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
-    if (getenv("MHA_FAKE_REFUSES")) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    if (getenv("MHA_EMULATED_REFUSES")) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     if (!l.blocks || config->gridDimY != 1 || config->gridDimZ != 1 || config->blockDimY != 1 ||
         config->blockDimZ != 1 || l.threads > 1024 || extra)
         return complain(function->name, "blocks or threads");
@@ -354,7 +355,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction functi
         return complain(function->name, "attributes");
     if (l.shared > 48 * 1024 && (int)l.shared > function->shared) return complain(function->name, "shared memory");
     snprintf(l.name, sizeof l.name, "%s", function->name);
-    memcpy(l.parameter, parameters[0], fake_parameter_bytes(l.name));
+    memcpy(l.parameter, parameters[0], emulator_parameter_bytes(l.name));
     if (!capturing || stream != capturing) return run(&l);
     if (captured->count == NODES) return complain("cuLaunchKernelEx", "too many nodes");
     captured->launches[captured->count++] = l;
@@ -367,9 +368,11 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType typ
                                        CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
                                        CUtensorMapFloatOOBfill fill)
 {
-    fake_map m = {.data = data, .rows = box[1], .half = type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16};
-    bool good = (uintptr_t)map % 64 == 0 && (uintptr_t)data % 16 == 0 && rank == 4 && !interleave && !fill && promotion;
     bool single = type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    emulator_map m = {.data = data,
+                  .rows = box[1],
+                  .bytes = single ? 4 : 2};
+    bool good = (uintptr_t)map % 64 == 0 && (uintptr_t)data % 16 == 0 && rank == 4 && !interleave && !fill && promotion;
     good &= swizzle == CU_TENSOR_MAP_SWIZZLE_128B && box[0] == (single ? 32 : 64) && box[1] <= 256;
     good &= box[2] == 1 && box[3] == 1;
     for (int n = 0; n < 4; n++) {
@@ -460,7 +463,7 @@ EXPORT CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode ignore
 {
     (void)ignored;
     capturing = stream;
-    captured = aligned_alloc(_Alignof(fake_launch), sizeof *captured);
+    captured = aligned_alloc(_Alignof(emulator_launch), sizeof *captured);
     if (captured) captured->count = 0;
     return captured ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

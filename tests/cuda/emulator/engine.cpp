@@ -1,0 +1,198 @@
+/* Copies and products of the emulator: what goes on beside threads. */
+#include "cuda/emulator/launch.h"
+#include "cuda/emulator/threads.h"
+
+#include <math.h>
+#include <string.h>
+
+namespace machine
+{
+
+namespace
+{
+
+struct bulk_load {
+    CUtensorMap map;
+    uint32_t to, barrier;
+    int place[4];
+    const void *from; /* bytes in place of a box; or NULL */
+    int bytes;
+};
+
+std::vector<bulk_load> loads;
+
+/* Calls `use(address, memory, bytes)` for the pieces of 16 bytes of a box, of which `bytes` lie inside the tensor. */
+template <typename function> void for_box(const CUtensorMap &map, uint32_t address, const int (&place)[4], function use)
+{
+    emulator_map m;
+    memcpy(&m, &map, sizeof m);
+    if (address % 128) fail("a tile whose address is not a multiple of 128");
+    const int64_t each = m.bytes, size[4] = {(int64_t)m.size[0], (int64_t)m.size[1], (int64_t)m.size[2], (int64_t)m.size[3]};
+    const bool inside = place[2] >= 0 && place[2] < size[2] && place[3] >= 0 && place[3] < size[3];
+    for (int n = 0; n < (int)m.rows * 8; n++) {
+        const int64_t t = place[1] + n / 8, d = place[0] + n % 8 * (16 / each);
+        int64_t bytes = 0;
+        char *memory = NULL;
+        if (inside && t >= 0 && t < size[1] && d >= 0 && d < size[0]) {
+            memory = m.data + place[3] * (int64_t)m.stride[2] + place[2] * (int64_t)m.stride[1] + t * (int64_t)m.stride[0] + d * each;
+            bytes = (size[0] - d) * each < 16 ? (size[0] - d) * each : 16;
+        }
+        use(permuted(address + (uint32_t)n * 16), memory, (size_t)bytes);
+    }
+}
+
+int perform(const bulk_load &l)
+{
+    int bytes = l.bytes;
+    if (l.from) return memcpy(at(l.to), l.from, (size_t)bytes), bytes;
+    for_box(l.map, l.to, l.place, [&](uint32_t to, const char *from, size_t count) {
+        memset(at(to), 0, 16);
+        if (count) memcpy(at(to), from, count);
+        bytes += 16;
+    });
+    return bytes;
+}
+
+void perform(const bulk_store &s)
+{
+    for_box(s.map, s.from, s.place, [](uint32_t from, char *to, size_t count) {
+        if (count) memcpy(to, at(from), count);
+    });
+}
+
+void perform(const piece_load &p)
+{
+    memset(at(p.to), 0, 16);
+    if (p.there) memcpy(at(p.to), p.from, 16);
+}
+
+/* 16 numbers of a line of a factor, which follow each other along the summed axis: as rows of tiles do, or, turned, columns. */
+void get_line(float (&x)[16], uint64_t factor, bool turned, int line, bool half)
+{
+    auto field = [&](int bit) { return (uint32_t)(factor >> bit & 0x3fff) << 4; };
+    const uint32_t first = field(0), panel = field(16), eight = field(32);
+    if (factor >> 62 != 1) fail("a factor whose pieces are not in the order of tiles");
+    for (int k = 0; k < 16; k++) {
+        uint32_t place = turned ? (uint32_t)(line / 64) * panel + (uint32_t)(k / 8) * eight + (uint32_t)(k % 8 * 128 + line % 64 * 2)
+                                : (uint32_t)(line / 8) * eight + (uint32_t)(line % 8 * 128 + k * 2);
+        uint16_t bits;
+        memcpy(&bits, at(permuted(first + place)), sizeof bits);
+        x[k] = number(bits, half);
+    }
+}
+
+/* Of thread `own`: two rows that are eight apart, and two neighbours of every eight columns. */
+void perform(const product &p, int own)
+{
+    const int lane = own % WARP, row = own % GROUP / WARP * 16 + lane / 4;
+    float a[2][16], b[16];
+    for (int r = 0; r < 2; r++)
+        if (!p.in_registers) get_line(a[r], p.a, p.a_turned, row + 8 * r, p.half);
+        else
+            for (int k = 0; k < 16; k++)
+                a[r][k] = number((uint16_t)(p.registers[k % 8 / 2][r + k / 8 * 2] >> k % 2 * 16), p.half);
+    for (int n = 0; n < p.count; n++) {
+        if (n % 4 > 1) continue; /* those of the other row, with the same column */
+        get_line(b, p.b, p.b_turned, n / 4 * 8 + lane % 4 * 2 + n % 2, p.half);
+        for (int r = 0; r < 2; r++) {
+            float sum = p.add ? p.sums[n + 2 * r] : 0;
+            for (int k = 0; k < 16; k++) sum += a[r][k] * b[k];
+            p.sums[n + 2 * r] = sum;
+        }
+    }
+}
+
+} // namespace
+
+/* ---- Copies ----------------------------------------------------------------------------------------------------- */
+
+bool copies_come(void)
+{
+    if (loads.empty()) return false;
+    const size_t n = random_number() % loads.size();
+    const bulk_load load = loads[n];
+    loads[n] = loads.back(), loads.pop_back();
+    barrier_bytes(load.barrier, perform(load));
+    return true;
+}
+
+void copy_in(uint32_t to, const CUtensorMap *map, uint32_t barrier, const int (&place)[4])
+{
+    loads.push_back({*map, to, barrier, {place[0], place[1], place[2], place[3]}, NULL, 0});
+}
+
+void copy_bytes(uint32_t to, const void *from, int bytes, uint32_t barrier)
+{
+    if (to % 16 || (uintptr_t)from % 16 || bytes % 16) fail("bytes of a copy that are not multiples of 16");
+    loads.push_back({{}, to, barrier, {}, from, bytes});
+}
+
+void copy_out(const CUtensorMap *map, uint32_t from, const int (&place)[4])
+{
+    self().stores.add({*map, from, {place[0], place[1], place[2], place[3]}});
+}
+
+void copies_commit(void) { self().stores.close(); }
+
+void copies_wait(int pending)
+{
+    self().stores.wait((uint64_t)pending, [](const bulk_store &s) { perform(s); });
+}
+
+void fetch(uint32_t to, const void *from, bool there)
+{
+    if (to % 16 || (uintptr_t)from % 16) fail("a piece whose address is not a multiple of 16");
+    self().pieces.add({to, from, there});
+}
+
+void fetches_commit(void) { self().pieces.close(); }
+
+void fetches_wait(int pending)
+{
+    self().pieces.wait((uint64_t)pending, [](const piece_load &p) { perform(p); });
+}
+
+/* ---- Products --------------------------------------------------------------------------------------------------- */
+
+void multiply(const product &p) { self().products.add(p); }
+void products_commit(void) { self().products.close(), self().commits++; }
+
+bool products_begun(int thread, uint64_t groups)
+{
+    for (int n = thread / GROUP * GROUP; n < (thread / GROUP + 1) * GROUP; n += WARP)
+        if (threads[n].commits < groups) return false;
+    return true;
+}
+
+/* They end for all threads of the warpgroup at once: others may then write over their factors. */
+void products_wait(int pending)
+{
+    const uint64_t commits = self().commits, awaited = commits > (uint64_t)pending ? commits - (uint64_t)pending : 0;
+    self().awaited = awaited;
+    if (!products_begun(current, awaited)) stop(PRODUCTS);
+    for (int n = current / GROUP * GROUP; n < (current / GROUP + 1) * GROUP; n++)
+        if (threads[n].commits >= awaited)
+            threads[n].products.wait(threads[n].commits - awaited, [n](const product &p) { perform(p, n); });
+}
+
+float number(uint16_t bits, bool half)
+{
+    static float halves[65536];
+    static bool filled;
+    if (!half) {
+        const uint32_t wide = (uint32_t)bits << 16;
+        float x;
+        return memcpy(&x, &wide, sizeof x), x;
+    }
+    for (int n = 0; n < 65536 && !filled; n++) {
+        const int exponent = n >> 10 & 31, fraction = n & 1023;
+        const float x = exponent == 31 ? (fraction ? NAN : INFINITY)
+                        : exponent     ? ldexpf((float)(1024 + fraction), exponent - 25)
+                                       : ldexpf((float)fraction, -24);
+        halves[n] = n >> 15 ? -x : x;
+    }
+    filled = true;
+    return halves[bits];
+}
+
+} // namespace machine
