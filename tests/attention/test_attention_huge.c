@@ -66,30 +66,41 @@ TEST(products_beyond_float32)
             }
 }
 
-/* The dot product cancels: its terms are far beyond float32, their sum is zero. All keys tie. */
-TEST(products_that_cancel)
+/* The dot products of every other key, or of all, cancel: their terms are far beyond float32, their sum is zero, whichever sign comes
+ * first. The others are zeros, so that all keys tie. */
+static void cancelling(int64_t width, bool negative_first, bool all, bool weights)
 {
-    attention_case c = case_plain(1, 1, 1, 3, 40, 6, 4);
-    c.weights = 1;
+    attention_case c = case_plain(1, 1, 1, 3, 40, width, 4);
+    c.weights = weights;
     problem *p = problem_make(&c);
     signs(&p->q, 1e25, 3);
     for (int64_t j = 0; j < c.Tk; j++)
         for (int64_t d = 0; d < c.D; d++) {
             double sign = store_get(&p->q, 0, 0, 0, d) > 0 ? 1 : -1;
-            store_set(&p->k, 0, 0, j, d, (d % 2 ? -1e25 : 1e25) * sign);
+            double size = all || j % 2 ? 1e25 : 0;
+            store_set(&p->k, 0, 0, j, d, (d % 2 == negative_first ? size : -size) * sign);
             for (int64_t i = 1; i < c.Tq; i++) store_set(&p->q, 0, 0, i, d, store_get(&p->q, 0, 0, 0, d));
         }
     check(p, "cancelling");
     for_each_isa (isa) {
         mha_context *ctx = context_make(isa, 1, (mha_parallel){NULL, NULL}, NULL);
         expect(!problem_run(p, ctx), "%s", mha_context_error(ctx));
+        double mean = 0;
         for (int64_t j = 0; j < c.Tk; j++) {
-            double weight = store_get(&p->weights, 0, 0, 1, j);
+            double weight = weights ? store_get(&p->weights, 0, 0, 1, j) : 1.0 / 40;
             expect(fabs(weight - 1.0 / 40) < 1e-8, "%s: weight %g of a tie", isa, weight);
+            mean += store_get(&p->v, 0, 0, j, 0) / 40;
         }
+        expect(fabs(store_get(&p->out, 0, 0, 1, 0) - mean) < 1e-6, "%s: not the mean of all values", isa);
         mha_context_free(ctx);
     }
     problem_free(p);
+}
+
+TEST(products_that_cancel)
+{
+    const int64_t widths[] = {6, 8, 68};
+    for (int n = 0; n < 24; n++) cancelling(widths[n / 8], n & 1, n & 2, n & 4);
 }
 
 TEST(values_whose_sum_is_beyond_float32)

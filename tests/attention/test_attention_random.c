@@ -45,7 +45,8 @@ static bool run_on(problem *p, const char *isa, char *why, size_t size)
     return good;
 }
 
-TEST(any_combination_of_options)
+/* Cases that `draw` makes, with the seed and case that name one. */
+static void run_cases(attention_case (*draw)(rng *r))
 {
     uint64_t seed = (uint64_t)number_from("MHA_SEED", 20240607);
     long long only = number_from("MHA_CASE", -1), cases = cases_from(CASES);
@@ -54,7 +55,7 @@ TEST(any_combination_of_options)
     printf(", %lld cases each\n", only < 0 ? cases : 1);
     for (long long n = only < 0 ? 0 : only; n < (only < 0 ? cases : only + 1); n++) {
         rng r = rng_make(seed, (uint64_t)n);
-        attention_case c = case_random(&r);
+        attention_case c = draw(&r);
         problem *p = problem_make(&c);
         problem_solve(p);
         for_each_isa (isa) {
@@ -67,3 +68,22 @@ TEST(any_combination_of_options)
         problem_free(p);
     }
 }
+
+TEST(any_combination_of_options) { run_cases(case_random); }
+
+/* Float32, with scores that depend on products and positions alone: GPUs have a kernel of its own for these. */
+static attention_case draw_float32(rng *r)
+{
+    attention_case c = case_random(r);
+    case_set_type(&c, MHA_FLOAT32);
+    c.mask.rank = c.bias.rank = -1;
+    c.softcap = c.dropout = 0;
+    c.alibi = c.weights = 0;
+    c.scores = -1;
+    if (!(c.scale > 0)) c.scale = NAN; /* the default */
+    c.D = 4 * rng_between(r, 1, 32), c.E = 4 * rng_between(r, 1, 32);
+    if (rng_between(r, 0, 2) == 0) c.Tq += rng_between(r, 0, 100), c.Tk += rng_between(r, 0, 200);
+    return c;
+}
+
+TEST(any_sight_of_float32) { run_cases(draw_float32); }

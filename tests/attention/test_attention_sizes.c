@@ -170,6 +170,28 @@ TEST(wide_heads)
 
 /* ---- Layouts ---------------------------------------------------------------------------------------------------- */
 
+static int64_t size_of(const store *s, int axis) { return axis < s->view.rank ? s->view.size[axis] : 1; }
+
+/* b, h, t and d are the places of a store. */
+#define FOR_EACH_PLACE(s)                               \
+    for (int64_t b = 0; b < size_of(s, 0); b++)         \
+        for (int64_t h = 0; h < size_of(s, 1); h++)     \
+            for (int64_t t = 0; t < size_of(s, 2); t++) \
+                for (int64_t d = 0; d < size_of(s, 3); d++)
+
+static void copy_numbers(store *to, const store *from)
+{
+    FOR_EACH_PLACE(to) store_set(to, b, h, t, d, store_get(from, b, h, t, d));
+}
+
+static bool have_same_bits(const store *x, const store *y)
+{
+    bool same = true;
+    FOR_EACH_PLACE(x)
+    same = same && !memcmp(store_at(x, b, h, t, d), store_at(y, b, h, t, d), mha_type_size(x->view.type));
+    return same;
+}
+
 TEST(odd_negative_and_zero_strides)
 {
     for (uint64_t seed = 0; seed < 150; seed++) {
@@ -187,6 +209,35 @@ TEST(odd_negative_and_zero_strides)
         c.weights = (int)rng_between(&r, 0, 2);
         c.data_seed = seed;
         run(c);
+    }
+}
+
+/* The same numbers, dense and in any other way: results have the same bits. */
+TEST(strides_change_no_bit)
+{
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        rng r = rng_make(seed, 98);
+        attention_case c = case_plain(2, 4, 2, rng_between(&r, 1, 130), rng_between(&r, 1, 130),
+                                      4 * rng_between(&r, 1, 24), 4 * rng_between(&r, 1, 24));
+        if (!sampled()) continue;
+        case_set_type(&c, (mha_type)(seed % 3));
+        c.causal = seed / 3 % 2;
+        problem *dense = problem_make(&c);
+        c.layout_q = (layout)rng_between(&r, LAYOUT_SWAPPED, LAYOUT_BROADCAST);
+        c.layout_k = (layout)rng_between(&r, LAYOUT_SWAPPED, LAYOUT_BROADCAST);
+        c.layout_v = (layout)rng_between(&r, LAYOUT_SWAPPED, LAYOUT_BROADCAST);
+        c.layout_out = LAYOUT_ANY;
+        problem *other = problem_make(&c);
+        copy_numbers(&dense->q, &other->q), copy_numbers(&dense->k, &other->k), copy_numbers(&dense->v, &other->v);
+        for_each_isa (isa) {
+            mha_context *ctx = context_make(isa, 1, (mha_parallel){NULL, NULL}, NULL);
+            expect(!problem_run(dense, ctx) && !problem_run(other, ctx), "%s", mha_context_error(ctx));
+            expect(have_same_bits(&dense->out, &other->out), "%s, seed %llu: out", isa, (unsigned long long)seed);
+            expect(have_same_bits(&dense->lse, &other->lse), "%s, seed %llu: lse", isa, (unsigned long long)seed);
+            mha_context_free(ctx);
+        }
+        problem_free(dense);
+        problem_free(other);
     }
 }
 
