@@ -26,9 +26,9 @@
 #define __shared__ static
 #define __launch_bounds__(...)
 #define __grid_constant__
-#define __noinline__ __attribute__((noinline))
+#define __noinline__    __attribute__((noinline))
 #define __forceinline__ inline
-#define __align__(n) __attribute__((aligned(n)))
+#define __align__(n)    __attribute__((aligned(n)))
 
 #include "kernels/inline.cuh"
 
@@ -37,7 +37,7 @@ extern dim3 blockDim, gridDim;
 
 /* ---- Numbers ---------------------------------------------------------------------------------------------------- */
 
-#define OF_TWO(T)                                    \
+#define OF_TWO(T)                                        \
     MHA_DEVICE T min(T a, T b) { return b < a ? b : a; } \
     MHA_DEVICE T max(T a, T b) { return a < b ? b : a; }
 OF_TWO(int)
@@ -48,17 +48,36 @@ OF_TWO(unsigned long)
 OF_TWO(unsigned long long)
 #undef OF_TWO
 
-MHA_DEVICE uint32_t __float_as_uint(float x) { uint32_t y; return memcpy(&y, &x, 4), y; }
-MHA_DEVICE int __float_as_int(float x) { int y; return memcpy(&y, &x, 4), y; }
-MHA_DEVICE float __uint_as_float(uint32_t x) { float y; return memcpy(&y, &x, 4), y; }
-MHA_DEVICE float __int_as_float(int x) { float y; return memcpy(&y, &x, 4), y; }
+MHA_DEVICE uint32_t __float_as_uint(float x)
+{
+    uint32_t y;
+    return memcpy(&y, &x, 4), y;
+}
+MHA_DEVICE int __float_as_int(float x)
+{
+    int y;
+    return memcpy(&y, &x, 4), y;
+}
+MHA_DEVICE float __uint_as_float(uint32_t x)
+{
+    float y;
+    return memcpy(&y, &x, 4), y;
+}
+MHA_DEVICE float __int_as_float(int x)
+{
+    float y;
+    return memcpy(&y, &x, 4), y;
+}
 MHA_DEVICE float __fmul_rn(float a, float b) { return a * b; }
 MHA_DEVICE float __fadd_rn(float a, float b) { return a + b; }
 MHA_DEVICE float __fsub_rn(float a, float b) { return a - b; }
 MHA_DEVICE double __dmul_rn(double a, double b) { return a * b; }
 MHA_DEVICE double __dadd_rn(double a, double b) { return a + b; }
 MHA_DEVICE double __dsub_rn(double a, double b) { return a - b; }
-MHA_DEVICE int __float2int_rn(float x) { return x != x ? 0 : x >= 0x1p31f ? INT32_MAX : x < -0x1p31f ? INT32_MIN : (int)rintf(x); }
+MHA_DEVICE int __float2int_rn(float x)
+{
+    return x != x ? 0 : x >= 0x1p31f ? INT32_MAX : x < -0x1p31f ? INT32_MIN : (int)rintf(x);
+}
 MHA_DEVICE int __vimax3_s32(int a, int b, int c) { return max(max(a, b), c); }
 MHA_DEVICE float __log2f(float x) { return log2f(x); }
 MHA_DEVICE int __popc(uint32_t x) { return __builtin_popcount(x); }
@@ -80,7 +99,8 @@ MHA_DEVICE uint2 product_of(uint32_t x, uint32_t y)
 template <typename T> MHA_DEVICE uint32_t pack(float low, float high);
 template <> MHA_DEVICE uint32_t pack<__nv_bfloat16>(float low, float high)
 {
-    return __bfloat16_as_ushort(__float2bfloat16_rn(low)) | (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(high)) << 16;
+    return __bfloat16_as_ushort(__float2bfloat16_rn(low)) | (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(high))
+                                                                << 16;
 }
 template <> MHA_DEVICE uint32_t pack<__half>(float low, float high)
 {
@@ -89,12 +109,12 @@ template <> MHA_DEVICE uint32_t pack<__half>(float low, float high)
 
 /* ---- Memory ----------------------------------------------------------------------------------------------------- */
 
-#define ATOMIC(NAME, T, RESULT)                    \
-    MHA_DEVICE T NAME(T *to, T x)                  \
-    {                                              \
-        T before = *to;                            \
-        *to = RESULT;                              \
-        return before;                             \
+#define ATOMIC(NAME, T, RESULT)   \
+    MHA_DEVICE T NAME(T *to, T x) \
+    {                             \
+        T before = *to;           \
+        *to = RESULT;             \
+        return before;            \
     }
 ATOMIC(atomicAdd, int, before + x)
 ATOMIC(atomicAdd, unsigned, before + x)
@@ -110,7 +130,11 @@ ATOMIC(atomicOr, unsigned long long, before | x)
 template <int ALIGNMENT> MHA_DEVICE unsigned char *dynamic_memory(void) { return machine::shared; }
 MHA_DEVICE uint32_t shared_address(const void *p) { return machine::address_of(p); }
 
-template <typename T> MHA_DEVICE T get_from(uint32_t at) { T x; return memcpy(&x, machine::at(at), sizeof x), x; }
+template <typename T> MHA_DEVICE T get_from(uint32_t at)
+{
+    T x;
+    return memcpy(&x, machine::at(at), sizeof x), x;
+}
 template <typename T> MHA_DEVICE void put_to(uint32_t at, const T &x)
 {
     if (at % sizeof x) machine::fail("an address that is not a multiple of its size");
@@ -203,7 +227,8 @@ MHA_DEVICE void copy_in(uint32_t to, const CUtensorMap *map, uint32_t barrier, i
 {
     machine::copy_in(to, map, barrier, {column, row, head, batch});
 }
-MHA_DEVICE void copy_in_once(uint32_t to, const CUtensorMap *map, uint32_t barrier, int column, int row, int head, int batch)
+MHA_DEVICE void copy_in_once(uint32_t to, const CUtensorMap *map, uint32_t barrier, int column, int row, int head,
+                             int batch)
 {
     machine::copy_in(to, map, barrier, {column, row, head, batch});
 }
@@ -237,7 +262,8 @@ template <int N> MHA_DEVICE void load_matrices_of(uint32_t (&x)[N], uint32_t row
     for (int n = 0; n < N; n++) {
         uint16_t both[2];
         for (int k = 0; k < 2; k++)
-            both[k] = get_from<uint16_t>(all[8 * n + (turned ? first + k : line)].x[0] + 2 * (turned ? line : first + k));
+            both[k] =
+                get_from<uint16_t>(all[8 * n + (turned ? first + k : line)].x[0] + 2 * (turned ? line : first + k));
         x[n] = both[0] | (uint32_t)both[1] << 16;
     }
 }
@@ -251,7 +277,8 @@ MHA_DEVICE void store_matrices_of(uint32_t row, const uint32_t (&x)[4], bool tur
     int lane = threadIdx.x % 32, line = lane / 4, first = lane % 4 * 2;
     for (int n = 0; n < 4; n++)
         for (int k = 0; k < 2; k++)
-            put_to<uint16_t>(all[8 * n + (turned ? first + k : line)].x[0] + 2 * (turned ? line : first + k), x[n] >> 16 * k);
+            put_to<uint16_t>(all[8 * n + (turned ? first + k : line)].x[0] + 2 * (turned ? line : first + k),
+                             x[n] >> 16 * k);
     machine::meet(~0u, {}); /* all of a matrix is written at once */
 }
 
@@ -291,7 +318,8 @@ MHA_DEVICE void products_commit(void) { machine::products_commit(); }
 template <int PENDING> MHA_DEVICE void products_wait(void) { machine::products_wait(PENDING); }
 template <int N> MHA_DEVICE void touch(float (&)[N]) {}
 
-template <typename T, int COUNT> MHA_DEVICE machine::product product_to(float (&s)[COUNT], uint64_t b, bool b_turned, bool add)
+template <typename T, int COUNT>
+MHA_DEVICE machine::product product_to(float (&s)[COUNT], uint64_t b, bool b_turned, bool add)
 {
     machine::product p = {};
     p.sums = s, p.count = COUNT, p.half = std::is_same<T, __half>::value, p.b = b, p.b_turned = b_turned, p.add = add;
@@ -328,7 +356,8 @@ template <typename T, int COUNT> MHA_DEVICE void product_rows(float (&s)[COUNT],
 {
     product_in_registers<T>(s, a, b, false, add);
 }
-template <typename T, int COUNT> MHA_DEVICE void product_registers(float (&s)[COUNT], const uint32_t *a, uint64_t b, int add)
+template <typename T, int COUNT>
+MHA_DEVICE void product_registers(float (&s)[COUNT], const uint32_t *a, uint64_t b, int add)
 {
     product_in_registers<T>(s, a, b, true, add);
 }

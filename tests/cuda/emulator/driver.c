@@ -341,9 +341,9 @@ static CUresult run(const emulator_launch *launch)
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
 {
     emulator_launch l = {.blocks = config->gridDimX,
-                     .threads = config->blockDimX,
-                     .shared = config->sharedMemBytes,
-                     .early = config->numAttrs};
+                         .threads = config->blockDimX,
+                         .shared = config->sharedMemBytes,
+                         .early = config->numAttrs};
     CUstream stream = config->hStream;
     if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
     if (getenv("MHA_EMULATED_REFUSES")) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
@@ -369,9 +369,7 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType typ
                                        CUtensorMapFloatOOBfill fill)
 {
     bool single = type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-    emulator_map m = {.data = data,
-                  .rows = box[1],
-                  .bytes = single ? 4 : 2};
+    emulator_map m = {.data = data, .rows = box[1], .bytes = single ? 4 : 2};
     bool good = (uintptr_t)map % 64 == 0 && (uintptr_t)data % 16 == 0 && rank == 4 && !interleave && !fill && promotion;
     good &= swizzle == CU_TENSOR_MAP_SWIZZLE_128B && box[0] == (single ? 32 : 64) && box[1] <= 256;
     good &= box[2] == 1 && box[3] == 1;

@@ -27,14 +27,16 @@ template <typename function> void for_box(const CUtensorMap &map, uint32_t addre
     emulator_map m;
     memcpy(&m, &map, sizeof m);
     if (address % 128) fail("a tile whose address is not a multiple of 128");
-    const int64_t each = m.bytes, size[4] = {(int64_t)m.size[0], (int64_t)m.size[1], (int64_t)m.size[2], (int64_t)m.size[3]};
+    const int64_t each = m.bytes,
+                  size[4] = {(int64_t)m.size[0], (int64_t)m.size[1], (int64_t)m.size[2], (int64_t)m.size[3]};
     const bool inside = place[2] >= 0 && place[2] < size[2] && place[3] >= 0 && place[3] < size[3];
     for (int n = 0; n < (int)m.rows * 8; n++) {
         const int64_t t = place[1] + n / 8, d = place[0] + n % 8 * (16 / each);
         int64_t bytes = 0;
         char *memory = NULL;
         if (inside && t >= 0 && t < size[1] && d >= 0 && d < size[0]) {
-            memory = m.data + place[3] * (int64_t)m.stride[2] + place[2] * (int64_t)m.stride[1] + t * (int64_t)m.stride[0] + d * each;
+            memory = m.data + place[3] * (int64_t)m.stride[2] + place[2] * (int64_t)m.stride[1] +
+                     t * (int64_t)m.stride[0] + d * each;
             bytes = (size[0] - d) * each < 16 ? (size[0] - d) * each : 16;
         }
         use(permuted(address + (uint32_t)n * 16), memory, (size_t)bytes);
@@ -73,8 +75,9 @@ void get_line(float (&x)[16], uint64_t factor, bool turned, int line, bool half)
     const uint32_t first = field(0), panel = field(16), eight = field(32);
     if (factor >> 62 != 1) fail("a factor whose pieces are not in the order of tiles");
     for (int k = 0; k < 16; k++) {
-        uint32_t place = turned ? (uint32_t)(line / 64) * panel + (uint32_t)(k / 8) * eight + (uint32_t)(k % 8 * 128 + line % 64 * 2)
-                                : (uint32_t)(line / 8) * eight + (uint32_t)(line % 8 * 128 + k * 2);
+        uint32_t place =
+            turned ? (uint32_t)(line / 64) * panel + (uint32_t)(k / 8) * eight + (uint32_t)(k % 8 * 128 + line % 64 * 2)
+                   : (uint32_t)(line / 8) * eight + (uint32_t)(line % 8 * 128 + k * 2);
         uint16_t bits;
         memcpy(&bits, at(permuted(first + place)), sizeof bits);
         x[k] = number(bits, half);

@@ -69,8 +69,8 @@ struct product {
     float *sums;
     int count;
     bool half, add, a_turned, b_turned, in_registers;
-    uint64_t a, b;              /* factors in shared memory */
-    uint32_t registers[4][4];   /* a, of the four lanes that have this thread's rows */
+    uint64_t a, b;            /* factors in shared memory */
+    uint32_t registers[4][4]; /* a, of the four lanes that have this thread's rows */
 };
 
 void multiply(const product &p);

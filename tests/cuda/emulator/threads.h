@@ -77,8 +77,8 @@ uint32_t random_number(void);
 
 /* ---- Copies under way (engine.cpp) ------------------------------------------------------------------------------ */
 
-void barrier_bytes(uint32_t barrier, int bytes); /* came */
-bool copies_come(void);                          /* one of them; false: there is none */
+void barrier_bytes(uint32_t barrier, int bytes);  /* came */
+bool copies_come(void);                           /* one of them; false: there is none */
 bool products_begun(int thread, uint64_t groups); /* in all warps of its warpgroup */
 
 } // namespace machine
