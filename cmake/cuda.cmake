@@ -32,7 +32,7 @@ file(MAKE_DIRECTORY ${cubins})
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${cuda}/kernels/*.cuh)
 set(shared attention/decode.h attention/small.h attention/statistics.h backward.h forward.h general.h ops.h product.h rows.h schedule.h spans.h view.h)
 list(TRANSFORM shared PREPEND ${cuda}/)
-set(mha_cuda_kernels forward/forward forward/forward_wide spans backward/backward backward/backward_brief backward/backward_wide backward/backward_sequences backward/backward_maps
+set(mha_cuda_kernels forward/forward forward/forward_wide forward/forward_f32 spans backward/backward backward/backward_brief backward/backward_wide backward/backward_sequences backward/backward_maps
   rows general_forward general_backward decode small/small_forward small/small_backward norm rotary extra_keys ops product product_half product_plain stats
   stats_hopper stats_pairs)
 list(TRANSFORM mha_cuda_kernels REPLACE "(.+)" "${cuda}/kernels/\\1.cu")
@@ -48,7 +48,7 @@ endforeach()
 
 # It has its own copy of the few functions of core and attention that it needs, all hidden.
 set(sources attention.c cubins.c device.c driver.c general.c heads.c hopper.c kernels.c ops.c plan.c plugin.c
-  modules.c product.c table.c attention/decode.c attention/layout.c attention/names.c attention/obstacles.c attention/small.c attention/small_plan.c
+  modules.c product.c table.c attention/decode.c attention/float32.c attention/layout.c attention/names.c attention/obstacles.c attention/small.c attention/small_plan.c
   attention/statistics.c attention/ways.c)
 list(TRANSFORM sources PREPEND ${cuda}/)
 add_library(mha_cuda MODULE ${sources} ${PROJECT_SOURCE_DIR}/src/core/status.c ${PROJECT_SOURCE_DIR}/src/core/tensor.c

@@ -24,6 +24,7 @@ static mha_cuda_forward_path *forward_path(const mha_problem *p)
 {
     static mha_cuda_forward_path *const paths[] = {[MHA_CUDA_PATH_GENERAL] = mha_cuda_general_forward,
                                                    [MHA_CUDA_PATH_TILES] = mha_cuda_hopper_forward,
+                                                   [MHA_CUDA_PATH_FLOAT32] = mha_cuda_float32_forward,
                                                    [MHA_CUDA_PATH_DECODE] = mha_cuda_decode_forward,
                                                    [MHA_CUDA_PATH_SMALL] = mha_cuda_small_forward};
     return paths[mha_cuda_path_forward(p)];
@@ -187,6 +188,17 @@ static mha_attention_plan describe_small(const mha_problem *p, bool backward)
     return a;
 }
 
+static mha_attention_plan describe_float32(const mha_problem *p)
+{
+    const mha_cuda_kernel kernel = mha_cuda_float32_kernel(p);
+    const mha_cuda_tile tile = mha_cuda_kernel_tile(kernel);
+    mha_attention_plan a = describe_general(p, "float32", false);
+    a.kernel = mha_cuda_kernel_name(kernel), a.tile_rows = tile.rows, a.tile_keys = tile.columns;
+    snprintf(a.why, sizeof a.why, "float32, D = %lld: multiply-adds of all 24 bits, without tensor cores",
+             (long long)p->D);
+    return a;
+}
+
 static mha_attention_plan describe(const mha_problem *p, const mha_cuda_plan *plan, int64_t blocks)
 {
     mha_attention_plan a = {.isa = p->ctx->isa,
@@ -244,6 +256,12 @@ static mha_attention_plan describe_tiles(const mha_problem *p)
                               : describe_decode(p); /* and small heads */
 }
 
+/* Why a call does not have the kernels for its type. */
+static const char *obstacle_of(const mha_problem *p)
+{
+    return p->q.type == MHA_FLOAT32 ? mha_cuda_float32_obstacle(p) : mha_cuda_obstacle(p);
+}
+
 mha_status mha_cuda_explain(const mha_problem *call, mha_attention_plan *to)
 {
     mha_arena measure = {0};
@@ -261,12 +279,15 @@ mha_status mha_cuda_explain(const mha_problem *call, mha_attention_plan *to)
     case MHA_CUDA_PATH_TILES:
         *to = describe_tiles(p);
         break;
+    case MHA_CUDA_PATH_FLOAT32:
+        *to = describe_float32(p);
+        break;
     case MHA_CUDA_PATH_GENERAL:
-        *to = describe_general(p, mha_cuda_obstacle(p), false);
+        *to = describe_general(p, obstacle_of(p), false);
         break;
     }
     to->scratch_bytes = measure.used;
-    if (copied) add_copies(to, mha_cuda_obstacle(call));
+    if (copied) add_copies(to, obstacle_of(call));
     const mha_cuda_ways ways = mha_cuda_ways_forward(p);
     if (mha_cuda_path_forward(p) == MHA_CUDA_PATH_TILES) add_ways(to, ways, mha_cuda_ways_among(p, ways));
     return MHA_OK;

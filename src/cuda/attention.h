@@ -4,6 +4,7 @@
 
 #include "attention/stats.h"
 #include "cuda/general.h"
+#include "cuda/kernels.h"
 #include "cuda/plan.h"
 
 mha_status mha_cuda_forward_call(const mha_problem *p);
@@ -18,7 +19,7 @@ typedef mha_status mha_cuda_forward_path(const mha_problem *p, mha_arena *arena,
 typedef mha_status mha_cuda_backward_path(const mha_gradient_call *call, mha_arena *arena, bool run);
 
 mha_cuda_forward_path mha_cuda_hopper_forward, mha_cuda_decode_forward, mha_cuda_small_forward,
-    mha_cuda_general_forward;
+    mha_cuda_float32_forward, mha_cuda_general_forward;
 mha_cuda_backward_path mha_cuda_hopper_backward, mha_cuda_small_backward, mha_cuda_general_backward;
 
 /* The same for those sequences of a call that go this way, and no others; `counts` says how many there are (spans.h). */
@@ -28,6 +29,9 @@ mha_status mha_cuda_small_some(const mha_problem *p, bool run, const int32_t *co
 /* Blocks that share the keys of a head in a decode kernel; and those of all heads. */
 int32_t mha_cuda_decode_splits(const mha_problem *p);
 int64_t mha_cuda_decode_all_blocks(const mha_problem *p);
+
+/* The forward kernel for a float32 call. */
+mha_cuda_kernel mha_cuda_float32_kernel(const mha_problem *p);
 
 /* What the general kernels are told of a call, without scratch, gradients and maps. */
 mha_cuda_general mha_cuda_describe_general(const mha_problem *p);

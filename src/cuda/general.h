@@ -18,6 +18,12 @@ enum {
 /* Tiles of all general kernels, and columns of results that a block computes. */
 enum { MHA_CUDA_GENERAL_TILE = 64, MHA_CUDA_GENERAL_THREADS = 256, MHA_CUDA_GENERAL_COLUMNS = 128 };
 
+/* Rows and keys of a tile of the forward kernels for float32, threads of a block, and, for a kernel of `width` columns, bytes of Q, K
+ * and V, of weights and of numbers of rows, and blocks that fit into a multiprocessor. */
+enum { MHA_CUDA_F32_ROWS = 64, MHA_CUDA_F32_THREADS = 128 };
+#define MHA_CUDA_F32_BLOCKS(width) ((width) > 64 ? 2 : 3)
+#define MHA_CUDA_F32_SHARED(width) (4 * MHA_CUDA_F32_ROWS * (3 * (width) + 8 + 48) + 1024)
+
 /* Rows of a key head (query heads of its group times Tq) that a decode kernel takes, threads of a block, and, for a kernel of
  * `width` columns, keys of a tile, blocks that fit into a multiprocessor, and tiles of keys and values that each has under way. */
 enum { MHA_CUDA_DECODE_ROWS = 16, MHA_CUDA_DECODE_THREADS = 160 };

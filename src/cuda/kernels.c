@@ -1,5 +1,6 @@
 #include "cuda/kernels.h"
 #include "cuda/attention/statistics.h"
+#include "cuda/general.h"
 #include "cuda/product.h"
 
 const char *mha_cuda_kernel_name(mha_cuda_kernel kernel)
@@ -57,6 +58,12 @@ static mha_cuda_tile pairs_tile(int width)
                            tiles + lse + (size_t)(4 * groups * 2 * PAIRS) * 8 + 1024};
 }
 
+static mha_cuda_tile f32_tile(int width)
+{
+    return (mha_cuda_tile){MHA_CUDA_F32_ROWS, MHA_CUDA_F32_ROWS, MHA_CUDA_F32_THREADS, MHA_CUDA_F32_BLOCKS(width),
+                           MHA_CUDA_F32_SHARED((size_t)width)};
+}
+
 mha_cuda_tile mha_cuda_kernel_tile(mha_cuda_kernel kernel)
 {
     enum { BARRIERS = 16, EACH = 4 };
@@ -64,6 +71,8 @@ mha_cuda_tile mha_cuda_kernel_tile(mha_cuda_kernel kernel)
                         few = {MHA_CUDA_FEW_ROWS, MHA_CUDA_FEW_COLUMNS, MHA_CUDA_FEW_THREADS, 1,
                                (size_t)MHA_CUDA_FEW_STAGES *
                                    ((MHA_CUDA_FEW_ROWS + MHA_CUDA_FEW_COLUMNS) * MHA_CUDA_FEW_DEPTH * EACH + BARRIERS)};
+    if (kernel == MHA_CUDA_K_forward_f32_64) return f32_tile(64);
+    if (kernel == MHA_CUDA_K_forward_f32_128) return f32_tile(128);
     int n = (int)kernel - MHA_CUDA_K_stats_bf16_64;
     if (n >= 0 && n < 4) return stats_tile(n % 2 ? 128 : 64);
     if (n >= 4 && n < 8) return pairs_tile(n % 2 ? 128 : 64);

@@ -13,6 +13,7 @@
     K(rows, copy) K(rows, fill) K(rows, upload) K(rows, clear)                                    \
     K(rows, places) K(rows, append) K(rows, gate) K(rows, gate_sums) K(rows, clean) K(rows, average_heads)             \
     K(rows, column_sums) K(rows, add_sums) K(spans, forward_spans)                                                     \
+    K(forward_f32, forward_f32_64) K(forward_f32, forward_f32_128)                                                     \
     K(small_forward, small_forward_bf16_16) K(small_forward, small_forward_bf16_32)                                    \
     K(small_forward, small_forward_f16_16) K(small_forward, small_forward_f16_32)                                      \
     K(small_forward, small_forward_bf16_16_sequences) K(small_forward, small_forward_bf16_32_sequences)                \
@@ -48,7 +49,7 @@
 /* The compiled files of src/cuda/kernels. */
 /* clang-format off */
 #define MHA_CUDA_MODULES(M)                                                                                            \
-    M(forward) M(forward_wide) M(spans) M(backward) M(backward_brief) M(backward_wide) M(backward_maps) M(backward_sequences) M(rows)                    \
+    M(forward) M(forward_wide) M(forward_f32) M(spans) M(backward) M(backward_brief) M(backward_wide) M(backward_maps) M(backward_sequences) M(rows)                    \
     M(general_forward) M(general_backward) M(decode) M(small_forward) M(small_backward) M(norm) M(rotary) M(extra_keys) M(ops) M(product) M(product_half) \
     M(product_plain) M(stats) M(stats_hopper) M(stats_pairs)
 /* clang-format on */
@@ -86,7 +87,7 @@ typedef struct mha_cuda_tile {
 
 mha_cuda_tile mha_cuda_tile_at(int n);
 
-/* That of a kernel of products or statistics for the copy engine, or zeros. */
+/* That of a kernel of products, of statistics for the copy engine or of float32, or zeros. */
 mha_cuda_tile mha_cuda_kernel_tile(mha_cuda_kernel kernel);
 
 #endif

@@ -1,5 +1,7 @@
 /* Which kernels the sequences of a call have on a GPU: each by its own rows and keys, without a GPU. */
+#include "cuda/attention/obstacles.h"
 #include "cuda/attention/ways.h"
+#include "cuda/general.h"
 #include "cuda/questions.h"
 #include "support/harness.h"
 
@@ -90,5 +92,36 @@ TEST(ways_of_calls)
     WAYS(SHORT, ORDER, 200, 300, 64, a.options.key_lengths = lengths);
     WAYS(TILES | SHORT | DECODING | SMALL, TILES | ORDER | SMALL, 600, 600, 16,
          a.options.query_lengths = a.options.key_lengths = lengths);
+    mha_context_free(ctx);
+}
+
+/* What float32 has a kernel for, or why not; blocks of it fit into a multiprocessor. */
+TEST(kernels_of_float32)
+{
+    mha_tensor map = mha_tensor_4d(NULL, MHA_FLOAT32, 2, 4, 64, 64), slopes = mha_tensor_1d(NULL, MHA_FLOAT32, 4);
+    mha_context *ctx = remote_context();
+    for (int n = 0; n < 14; n++) {
+        question a = ask(n == 1 ? MHA_BFLOAT16 : MHA_FLOAT32, 2, 4, 2, 64, 64, n == 2 ? 66 : n == 3 ? 132 : 68);
+        const char *want = NULL, *wide = "float32 widths that are not multiples of 4 up to 128";
+        if (n == 1) want = "types other than float32";
+        if (n == 2 || n == 3) want = wide;
+        if (n == 4) want = "types that are not alike", a.v.type = MHA_FLOAT16;
+        if (n == 5) want = "strides that are not multiples of 16 bytes", a.k.stride[2] = 70;
+        if (n == 6) want = "strides that are not multiples of 16 bytes", a.k.stride[3] = 2;
+        if (n == 7) want = "an address that is not a multiple of 16 bytes", a.q.data = (void *)20;
+        if (n == 8) want = "weights", a.extras.weights = map;
+        if (n == 9) want = "a scale that is not above 0 and below 1e30", a.options.scale = -1;
+        if (n == 10) want = "float32 with a softcap or slopes", a.options.softcap = 9;
+        if (n == 11) want = "float32 with a softcap or slopes", a.options.alibi_slopes = slopes;
+        if (n == 12) want = "float32 with a mask, a bias or dropout", a.options.dropout = 0.5F;
+        if (n == 13) a.options.sinks = slopes, a.options.causal = true, a.q.stride[1] = -64;
+        mha_problem p;
+        expect(!mha_problem_make(&p, ctx, MHA_SHAPE, a.out, &a.extras, a.q, a.k, a.v, &a.options), "case %d", n);
+        const char *got = mha_cuda_float32_obstacle(&p);
+        expect(want ? got && !strcmp(got, want) : !got, "case %d: '%s'", n, got ? got : "none");
+        expect((mha_cuda_path_forward(&p) == MHA_CUDA_PATH_FLOAT32) == !want, "case %d: another path", n);
+    }
+    for (int width = 64; width <= 128; width += 64)
+        expect(MHA_CUDA_F32_BLOCKS(width) * (MHA_CUDA_F32_SHARED(width) + 1024) <= 228 << 10, "width %d", width);
     mha_context_free(ctx);
 }

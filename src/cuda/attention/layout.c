@@ -3,7 +3,7 @@
 #include "cuda/device.h"
 #include "cuda/plan.h"
 
-/* The tensors of a call that the copy engine reads or writes: inputs, then results. */
+/* The tensors of a call that may have to be copied: inputs, then results. */
 typedef struct tensors {
     mha_tensor *at[8];
     int inputs, count;
@@ -18,12 +18,13 @@ static tensors of_backward(mha_gradient_call *call)
     return (tensors){{&p->q, &p->k, &p->v, &p->out, &call->dout, &g->q, &g->k, &g->v}, 5, 8};
 }
 
-/* Dense tensors in scratch in place of those that the copy engine cannot take. */
+/* Dense tensors in scratch in place of those that the copy engine, or copies of float32, cannot take. */
 static void make_dense(const mha_problem *p, tensors all, mha_arena *arena)
 {
+    bool pieces = p->q.type == MHA_FLOAT32;
     for (int n = 0; n < all.count; n++) {
         mha_tensor *t = all.at[n];
-        if (!mha_cuda_view_obstacle(p, *t)) continue;
+        if (!(pieces ? mha_cuda_piece_obstacle(p, *t) : mha_cuda_view_obstacle(p, *t))) continue;
         void *data = mha_arena_take(arena, mha_element_count(*t), mha_type_size(t->type));
         *t = mha_tensor_4d(data, t->type, t->size[0], t->size[1], t->size[2], t->size[3]);
     }

@@ -57,6 +57,7 @@ mha_cuda_path mha_cuda_path_forward(const mha_problem *p)
 {
     unsigned among = mha_cuda_ways_among(p, mha_cuda_ways_forward(p));
     if (among == MHA_CUDA_BIT(MHA_CUDA_BY_DECODING)) return MHA_CUDA_PATH_DECODE;
+    if (!mha_cuda_float32_obstacle(p)) return MHA_CUDA_PATH_FLOAT32;
     if (mha_cuda_obstacle(p)) return MHA_CUDA_PATH_GENERAL;
     return among == MHA_CUDA_BIT(MHA_CUDA_BY_SMALL_HEADS) ? MHA_CUDA_PATH_SMALL : MHA_CUDA_PATH_TILES;
 }

@@ -18,6 +18,7 @@ unsigned mha_cuda_ways_among(const mha_problem *p, mha_cuda_ways ways);
 typedef enum mha_cuda_path {
     MHA_CUDA_PATH_GENERAL,
     MHA_CUDA_PATH_TILES, /* and those of other ways for some sequences */
+    MHA_CUDA_PATH_FLOAT32,
     MHA_CUDA_PATH_DECODE,
     MHA_CUDA_PATH_SMALL
 } mha_cuda_path;

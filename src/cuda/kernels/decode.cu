@@ -11,7 +11,7 @@
  * keys: both compute their scores, and each has half of the columns of values, because sums of all of them and the rest would need
  * more registers than two blocks leave. */
 #include "attention/decode.h"
-#include "general.cuh"
+#include "exact.cuh"
 #include "hopper.cuh"
 #include "schedule.h"
 #include <limits.h>

@@ -2,7 +2,7 @@
  *
  * `prepare` finds the softmax of every row and dout . out; then rows (dq), keys (dk and dv), biases and heads (slopes,
  * sinks, importance) have a kernel each. Weights are computed again in each of them, by the same operations. */
-#include "general.cuh"
+#include "exact.cuh"
 
 namespace
 {

@@ -1,5 +1,5 @@
 /* Forward attention for every type, width, layout and option, and the maps of weights and scores. */
-#include "general.cuh"
+#include "exact.cuh"
 
 namespace
 {
@@ -47,33 +47,6 @@ MHA_DEVICE void weigh(const general &c, workspace &w, const sequence &s, int h, 
 #pragma unroll
     for (int b = 0; b < 4; b++)
         *(float4 *)&w.weights[first + b][line] = make_float4(x[0][b], x[1][b], x[2][b], x[3][b]);
-}
-
-/* A row of results in float64: the columns of this block's slice. */
-MHA_DEVICE void finish_exactly(const general &c, workspace &w, const sequence &s, int h, int i, int first, int columns)
-{
-    softmax row = exact_softmax(c, w, s, h, i);
-    range r = visible_keys(c, s, i);
-    double sum = 0;
-    for (int j = r.low; j < r.high; j += THREADS) {
-        int key = j + threadIdx.x;
-        __syncthreads();
-        w.careful[threadIdx.x] = 0;
-        if (key < r.high) {
-            score<double> x = exact_score(c, s, h, i, key);
-            if (x.visible) w.careful[threadIdx.x] = exp(x.masked - row.reference) * kept_of(c, s.b, h, i, key);
-        }
-        __syncthreads();
-        for (int n = 0; threadIdx.x < columns && n < min(THREADS, r.high - j); n++)
-            if (w.careful[n] != 0)
-                sum += w.careful[n] *
-                       load(c.v, place(c.v, s.key_batch, h / c.share, s.key_row + j + n, first + threadIdx.x));
-    }
-    __syncthreads();
-    if (threadIdx.x < columns)
-        store(c.out, place(c.out, s.query_batch, h, s.query_row + i, first + threadIdx.x),
-              row.sum != 0 ? sum / row.sum : 0);
-    if (threadIdx.x == 0 && first == 0) store_softmax(c, s, h, i, row);
 }
 
 template <int N>

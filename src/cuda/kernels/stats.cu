@@ -8,7 +8,7 @@
  *
  *     sum of p_a log(p_a / m) + p_b log(p_b / m)  =  L_a + L_b - sum of u log u + log(2) sum of u */
 #include "attention/statistics.h"
-#include "general.cuh"
+#include "exact.cuh"
 
 namespace
 {

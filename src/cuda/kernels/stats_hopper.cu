@@ -11,7 +11,7 @@
  * SLOTS in shared memory; two warps of the first warpgroup add up those of all warps, in fixed point into memory. */
 #include "attention/statistics.h"
 #include "careful.cuh"
-#include "general.cuh"
+#include "exact.cuh"
 
 namespace
 {

@@ -81,7 +81,8 @@ const shown *meet(uint32_t mask, const shown &own)
     else
         for (int n = first; n < first + WARP; n++) {
             if (!(mask >> n % WARP & 1)) continue;
-            if (threads[n].meetings % 2 != self().meetings % 2) showns[side][n] = showns[!side][n]; /* some met without it */
+            if (threads[n].meetings % 2 != self().meetings % 2)
+                showns[side][n] = showns[!side][n]; /* some met without it */
             threads[n].meetings = self().meetings, threads[n].why = NOTHING;
         }
     return &showns[(self().meetings - 1) % 2][first];
@@ -205,10 +206,12 @@ struct family {
 
 template <typename T> family row(const char *begins)
 {
-    return {begins, sizeof(T), [](void *kernel, const void *parameter) { ((void (*)(T))kernel)(*(const T *)parameter); }};
+    return {begins, sizeof(T),
+            [](void *kernel, const void *parameter) { ((void (*)(T))kernel)(*(const T *)parameter); }};
 }
 
 const family families[] = {row<mha_cuda_spans>("forward_spans"),
+                           row<mha_cuda_general>("forward_f32"),
                            row<mha_cuda_forward>("forward_"),
                            row<mha_cuda_backward>("backward_"),
                            row<mha_cuda_decode>("decode_"),
@@ -279,7 +282,8 @@ void prepare(int n)
     t.products.clear(), t.stores.clear(), t.pieces.clear();
     getcontext(&there);
     there.uc_stack.ss_sp = t.stack, there.uc_stack.ss_size = STACK, there.uc_link = NULL;
-    makecontext(&there, [] { stop(NOTHING), live(); }, 0);
+    makecontext(
+        &there, [] { stop(NOTHING), live(); }, 0);
     if (!_setjmp(scheduler)) swapcontext(&here, &there);
 }
 
