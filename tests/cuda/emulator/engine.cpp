@@ -68,41 +68,56 @@ void perform(const piece_load &p)
     if (p.there) memcpy(at(p.to), p.from, 16);
 }
 
-/* 16 numbers of a line of a factor, which follow each other along the summed axis: as rows of tiles do, or, turned, columns. */
-void get_line(float (&x)[16], uint64_t factor, bool turned, int line, bool half)
+enum { DEPTH = 16, LINES = 64, MOST = 256 }; /* numbers along the summed axis; rows and columns of a product */
+
+/* A number of a line of a factor: lines are rows of tiles or, turned, columns. */
+float number_at(uint64_t factor, bool turned, int line, int k, bool half)
 {
     auto field = [&](int bit) { return (uint32_t)(factor >> bit & 0x3fff) << 4; };
     const uint32_t first = field(0), panel = field(16), eight = field(32);
-    if (factor >> 62 != 1) fail("a factor whose pieces are not in the order of tiles");
-    for (int k = 0; k < 16; k++) {
-        uint32_t place =
-            turned ? (uint32_t)(line / 64) * panel + (uint32_t)(k / 8) * eight + (uint32_t)(k % 8 * 128 + line % 64 * 2)
-                   : (uint32_t)(line / 8) * eight + (uint32_t)(line % 8 * 128 + k * 2);
-        uint16_t bits;
-        memcpy(&bits, at(permuted(first + place)), sizeof bits);
-        x[k] = number(bits, half);
-    }
+    const uint32_t place =
+        turned ? (uint32_t)(line / 64) * panel + (uint32_t)(k / 8) * eight + (uint32_t)(k % 8 * 128 + line % 64 * 2)
+               : (uint32_t)(line / 8) * eight + (uint32_t)(line % 8 * 128 + k * 2);
+    uint16_t bits;
+    memcpy(&bits, at(permuted(first + place)), sizeof bits);
+    return number(bits, half);
 }
 
-/* Of thread `own`: two rows that are eight apart, and two neighbours of every eight columns. */
-void perform(const product &p, int own)
+/* Calls `use(number, row, column)` for the sums that a thread has: of two rows that are eight apart, two neighbours of every eight
+ * columns. */
+template <typename function> void for_sums(const product &p, int own, function use)
 {
-    const int lane = own % WARP, row = own % GROUP / WARP * 16 + lane / 4;
-    float a[2][16], b[16];
-    for (int r = 0; r < 2; r++)
-        if (!p.in_registers) get_line(a[r], p.a, p.a_turned, row + 8 * r, p.half);
-        else
-            for (int k = 0; k < 16; k++)
-                a[r][k] = number((uint16_t)(p.registers[k % 8 / 2][r + k / 8 * 2] >> k % 2 * 16), p.half);
-    for (int n = 0; n < p.count; n++) {
-        if (n % 4 > 1) continue; /* those of the other row, with the same column */
-        get_line(b, p.b, p.b_turned, n / 4 * 8 + lane % 4 * 2 + n % 2, p.half);
-        for (int r = 0; r < 2; r++) {
-            float sum = p.add ? p.sums[n + 2 * r] : 0;
-            for (int k = 0; k < 16; k++) sum += a[r][k] * b[k];
-            p.sums[n + 2 * r] = sum;
+    const int row = own / WARP * 16 + own % WARP / 4, column = own % 4 * 2;
+    for (int n = 0; n < p.count; n++) use(n, row + n % 4 / 2 * 8, n / 4 * 8 + column + n % 2);
+}
+
+/* A product of a warpgroup, of which each thread has its part. */
+void perform(const product *const (&parts)[GROUP])
+{
+    static float a[LINES][DEPTH], b[DEPTH][MOST], sums[LINES][MOST];
+    const product &p = *parts[0];
+    const int columns = 2 * p.count;
+    for (const product *q : parts)
+        if (q->a != p.a || q->b != p.b || q->count != p.count || q->add != p.add)
+            fail("threads that do not agree on a product");
+    if (p.b >> 62 != 1 || (!p.in_registers && p.a >> 62 != 1))
+        fail("a factor whose pieces are not in the order of tiles");
+    for (int k = 0; k < DEPTH; k++)
+        for (int n = 0; n < columns; n++) b[k][n] = number_at(p.b, p.b_turned, n, k, p.half);
+    for (int row = 0; row < LINES; row++)
+        for (int k = 0; k < DEPTH; k++) {
+            const product &q = *parts[row / 16 * WARP + row % 8 * 4];
+            a[row][k] = p.in_registers
+                            ? number((uint16_t)(q.registers[k % 8 / 2][row % 16 / 8 + k / 8 * 2] >> k % 2 * 16), p.half)
+                            : number_at(p.a, p.a_turned, row, k, p.half);
         }
-    }
+    for (int n = 0; n < GROUP; n++)
+        for_sums(p, n, [&](int i, int row, int column) { sums[row][column] = p.add ? parts[n]->sums[i] : 0; });
+    for (int row = 0; row < LINES; row++)
+        for (int k = 0; k < DEPTH; k++)
+            for (int n = 0; n < columns; n++) sums[row][n] += a[row][k] * b[k][n];
+    for (int n = 0; n < GROUP; n++)
+        for_sums(p, n, [&](int i, int row, int column) { parts[n]->sums[i] = sums[row][column]; });
 }
 
 } // namespace
@@ -162,7 +177,7 @@ void products_commit(void) { self().products.close(), self().commits++; }
 
 bool products_begun(int thread, uint64_t groups)
 {
-    for (int n = thread / GROUP * GROUP; n < (thread / GROUP + 1) * GROUP; n += WARP)
+    for (int n = thread / GROUP * GROUP; n < (thread / GROUP + 1) * GROUP; n++)
         if (threads[n].commits < groups) return false;
     return true;
 }
@@ -170,12 +185,21 @@ bool products_begun(int thread, uint64_t groups)
 /* They end for all threads of the warpgroup at once: others may then write over their factors. */
 void products_wait(int pending)
 {
-    const uint64_t commits = self().commits, awaited = commits > (uint64_t)pending ? commits - (uint64_t)pending : 0;
-    self().awaited = awaited;
-    if (!products_begun(current, awaited)) stop(PRODUCTS);
-    for (int n = current / GROUP * GROUP; n < (current / GROUP + 1) * GROUP; n++)
-        if (threads[n].commits >= awaited)
-            threads[n].products.wait(threads[n].commits - awaited, [n](const product &p) { perform(p, n); });
+    const uint64_t commits = self().commits;
+    self().awaited = commits > (uint64_t)pending ? commits - (uint64_t)pending : 0;
+    if (!products_begun(current, self().awaited)) stop(PRODUCTS);
+    thread *const group = &threads[current / GROUP * GROUP];
+    for (; self().performed < self().awaited;) {
+        const size_t count = self().products.front().size();
+        for (int n = 0; n < GROUP; n++)
+            if (group[n].products.front().size() != count) fail("threads that do not agree on a group of products");
+        for (size_t k = 0; k < count; k++) {
+            const product *parts[GROUP];
+            for (int n = 0; n < GROUP; n++) parts[n] = &group[n].products.front()[k];
+            perform(parts);
+        }
+        for (int n = 0; n < GROUP; n++) group[n].products.pop(), group[n].performed++;
+    }
 }
 
 float number(uint16_t bits, bool half)

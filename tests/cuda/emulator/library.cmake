@@ -7,6 +7,7 @@ set_target_properties(mha_emulator PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1 C_VI
 # Warnings about kernels are those of nvcc.
 set_source_files_properties(${mha_cuda_kernels} PROPERTIES LANGUAGE CXX OBJECT_DEPENDS ${emulator}/device.h
   COMPILE_OPTIONS "-x;c++;-include;${emulator}/device.h;-w")
+set_source_files_properties(${emulator}/engine.cpp PROPERTIES COMPILE_OPTIONS "-O3")
 set_source_files_properties(${emulator}/driver.c PROPERTIES COMPILE_OPTIONS "-std=c11")
 # A longjmp to another stack is no error here, and products are not fused behind the back of kernels, which round as they are written.
 target_compile_options(mha_emulator PRIVATE -O2 -g1 -Wall -Wextra -Werror -Wno-psabi -U_FORTIFY_SOURCE -fno-strict-aliasing -ffp-contract=off)

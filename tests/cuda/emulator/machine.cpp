@@ -22,13 +22,13 @@
 #include <ucontext.h>
 
 uint3 threadIdx, blockIdx;
-dim3 blockDim, gridDim;
+dim3 blockDim, gridDim; // NOLINT(cert-err58-cpp)
 
 namespace machine
 {
 
 alignas(1024) unsigned char shared[227 * 1024];
-thread threads[1024];
+thread threads[1024]; // NOLINT(cert-err58-cpp)
 int current;
 
 namespace
@@ -204,42 +204,42 @@ struct family {
     void (*call)(void *kernel, const void *parameter);
 };
 
-template <typename T> family row(const char *begins)
+template <typename T> constexpr family row(const char *begins)
 {
     return {begins, sizeof(T),
             [](void *kernel, const void *parameter) { ((void (*)(T))kernel)(*(const T *)parameter); }};
 }
 
-const family families[] = {row<mha_cuda_spans>("forward_spans"),
-                           row<mha_cuda_general>("forward_f32"),
-                           row<mha_cuda_forward>("forward_"),
-                           row<mha_cuda_backward>("backward_"),
-                           row<mha_cuda_decode>("decode_"),
-                           row<mha_cuda_general>("general_"),
-                           row<mha_cuda_small>("small_"),
-                           row<mha_cuda_stats>("stats_"),
-                           row<mha_cuda_product>("product_"),
-                           row<mha_cuda_product>("rows_"),
-                           row<mha_cuda_product>("plain_"),
-                           row<mha_cuda_product>("few_"),
-                           row<mha_cuda_norm>("norm_"),
-                           row<mha_cuda_rotary>("rotary"),
-                           row<mha_cuda_extra_keys>("extra_keys"),
-                           row<mha_cuda_copy>("copy"),
-                           row<mha_cuda_fill>("fill"),
-                           row<mha_cuda_upload>("upload"),
-                           row<mha_cuda_sequences>("clear"),
-                           row<mha_cuda_sequences>("places"),
-                           row<mha_cuda_sequences>("append"),
-                           row<mha_cuda_pair>("gate"),
-                           row<mha_cuda_pair>("clean"),
-                           row<mha_cuda_pair>("average_heads"),
-                           row<mha_cuda_column_sums>("column_sums"),
-                           row<mha_cuda_add_sums>("add_sums"),
-                           row<mha_cuda_activation>("activate"),
-                           row<mha_cuda_dropout>("dropout"),
-                           row<mha_cuda_embedding>("embed"),
-                           row<mha_cuda_loss>("loss_")};
+constexpr family families[] = {row<mha_cuda_spans>("forward_spans"),
+                               row<mha_cuda_general>("forward_f32"),
+                               row<mha_cuda_forward>("forward_"),
+                               row<mha_cuda_backward>("backward_"),
+                               row<mha_cuda_decode>("decode_"),
+                               row<mha_cuda_general>("general_"),
+                               row<mha_cuda_small>("small_"),
+                               row<mha_cuda_stats>("stats_"),
+                               row<mha_cuda_product>("product_"),
+                               row<mha_cuda_product>("rows_"),
+                               row<mha_cuda_product>("plain_"),
+                               row<mha_cuda_product>("few_"),
+                               row<mha_cuda_norm>("norm_"),
+                               row<mha_cuda_rotary>("rotary"),
+                               row<mha_cuda_extra_keys>("extra_keys"),
+                               row<mha_cuda_copy>("copy"),
+                               row<mha_cuda_fill>("fill"),
+                               row<mha_cuda_upload>("upload"),
+                               row<mha_cuda_sequences>("clear"),
+                               row<mha_cuda_sequences>("places"),
+                               row<mha_cuda_sequences>("append"),
+                               row<mha_cuda_pair>("gate"),
+                               row<mha_cuda_pair>("clean"),
+                               row<mha_cuda_pair>("average_heads"),
+                               row<mha_cuda_column_sums>("column_sums"),
+                               row<mha_cuda_add_sums>("add_sums"),
+                               row<mha_cuda_activation>("activate"),
+                               row<mha_cuda_dropout>("dropout"),
+                               row<mha_cuda_embedding>("embed"),
+                               row<mha_cuda_loss>("loss_")};
 
 const family *of;
 void *kernel;
@@ -271,20 +271,29 @@ void live(void)
     stop(ENDED);
 }
 
-/* Gives a thread a stack, and leaves it where it begins. */
-void prepare(int n)
+/* Gives a thread a stack, on which it lives again and again, and leaves it where it begins. */
+void make_stack(void)
 {
     static ucontext_t here, there;
+    self().stack = (char *)malloc(STACK);
+    getcontext(&there);
+    there.uc_stack.ss_sp = self().stack, there.uc_stack.ss_size = STACK, there.uc_link = NULL;
+    makecontext(
+        &there,
+        [] {
+            for (stop(NOTHING);;) live();
+        },
+        0);
+    if (!_setjmp(scheduler)) swapcontext(&here, &there);
+}
+
+void prepare(int n)
+{
     current = n;
     thread &t = self();
-    if (!t.stack) t.stack = (char *)malloc(STACK);
-    t.why = NOTHING, t.waited = false, t.meetings = t.commits = 0;
+    if (!t.stack) make_stack();
+    t.why = NOTHING, t.waited = false, t.meetings = t.commits = t.performed = 0;
     t.products.clear(), t.stores.clear(), t.pieces.clear();
-    getcontext(&there);
-    there.uc_stack.ss_sp = t.stack, there.uc_stack.ss_size = STACK, there.uc_link = NULL;
-    makecontext(
-        &there, [] { stop(NOTHING), live(); }, 0);
-    if (!_setjmp(scheduler)) swapcontext(&here, &there);
 }
 
 bool is_ready(thread &t)

@@ -27,6 +27,9 @@ template <typename T> class groups
         return true;
     }
 
+    const std::vector<T> &front(void) const { return all.front(); }
+    void pop(void) { all.pop_front(); }
+
     /* Performs the first ones, until `pending` closed ones are left. */
     template <typename function> void wait(uint64_t pending, function perform)
     {
@@ -54,12 +57,12 @@ struct thread {
     jmp_buf place;
     char *stack;
     reason why;
-    uint32_t mask;            /* WARP_MEETS: the lanes that meet */
-    int number;               /* BLOCK_MEETS: the barrier */
-    uint32_t barrier, parity; /* PHASE */
-    uint64_t awaited;         /* PRODUCTS: groups of them */
-    uint64_t meetings, commits;
-    bool waited; /* for the last kernel */
+    uint32_t mask;                         /* WARP_MEETS: the lanes that meet */
+    int number;                            /* BLOCK_MEETS: the barrier */
+    uint32_t barrier, parity;              /* PHASE */
+    uint64_t awaited;                      /* PRODUCTS: groups of them */
+    uint64_t meetings, commits, performed; /* groups of products */
+    bool waited;                           /* for the last kernel */
     groups<product> products;
     groups<bulk_store> stores;
     groups<piece_load> pieces;
@@ -79,7 +82,7 @@ uint32_t random_number(void);
 
 void barrier_bytes(uint32_t barrier, int bytes);  /* came */
 bool copies_come(void);                           /* one of them; false: there is none */
-bool products_begun(int thread, uint64_t groups); /* in all warps of its warpgroup */
+bool products_begun(int thread, uint64_t groups); /* in all of its warpgroup */
 
 } // namespace machine
 
