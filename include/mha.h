@@ -179,7 +179,7 @@ MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
  * Sequences with up to 16 rows of all query heads that share a key head (decoding) have kernels of their own for these types
  * and widths, with any strides of q and out, unless there is dropout or weights or scores are asked for.
  * Statistics of queries and keys run on tensor cores with D of 64 or 128 and such strides, which they need, unless there is
- * a mask, bias, softcap or slope; heatmap, sets, top_weights, top_keys and distances on a grid do not. Forward calls whose
+ * a mask, bias, softcap or slope; heatmap, sets, top_weights, top_keys and distances on a grid do not. Calls whose
  * tensors are all float32, with D and E of multiples of 4 up to 128, have kernels of their own, without tensor cores, unless
  * there is a mask, bias, softcap, slope or dropout, or weights or scores are asked for. Anything else runs in general
  * kernels, in float32. Products of two bfloat16 or two float16 factors run on tensor cores, others in float32.

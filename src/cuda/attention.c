@@ -188,12 +188,15 @@ static mha_attention_plan describe_small(const mha_problem *p, bool backward)
     return a;
 }
 
-static mha_attention_plan describe_float32(const mha_problem *p)
+/* Of a backward call, what is done with tiles of keys. */
+static mha_attention_plan describe_float32(const mha_problem *p, bool backward)
 {
-    const mha_cuda_kernel kernel = mha_cuda_float32_kernel(p);
+    const mha_cuda_kernel kernel = backward ? mha_cuda_float32_keys_kernel(p) : mha_cuda_float32_kernel(p);
     const mha_cuda_tile tile = mha_cuda_kernel_tile(kernel);
-    mha_attention_plan a = describe_general(p, "float32", false);
-    a.kernel = mha_cuda_kernel_name(kernel), a.tile_rows = tile.rows, a.tile_keys = tile.columns;
+    mha_attention_plan a = describe_general(p, "float32", backward);
+    a.kernel = mha_cuda_kernel_name(kernel);
+    a.tile_rows = backward ? tile.columns : tile.rows, a.tile_keys = backward ? tile.rows : tile.columns;
+    a.pieces = backward ? (p->Tk + tile.rows - 1) / tile.rows * p->G * p->B : a.pieces, a.threads = (int)a.pieces;
     snprintf(a.why, sizeof a.why, "float32, D = %lld: multiply-adds of all 24 bits, without tensor cores",
              (long long)p->D);
     return a;
@@ -280,7 +283,7 @@ mha_status mha_cuda_explain(const mha_problem *call, mha_attention_plan *to)
         *to = describe_tiles(p);
         break;
     case MHA_CUDA_PATH_FLOAT32:
-        *to = describe_float32(p);
+        *to = describe_float32(p, false);
         break;
     case MHA_CUDA_PATH_GENERAL:
         *to = describe_general(p, obstacle_of(p), false);
@@ -311,12 +314,16 @@ mha_status mha_cuda_explain_backward(const mha_gradient_call *call, mha_attentio
     mha_gradient_call own = with_own_gradients(&laid, &measure);
     TRY(backward_path(&laid)(&own, &measure, false));
     if (measure.too_large) return mha_fail(p->ctx, MHA_TOO_LARGE, "q, k: need more scratch than there is memory");
-    if (obstacle) *to = describe_general(p, obstacle, true);
+    const bool float32 = !mha_cuda_float32_obstacle_backward(&laid);
+    if (float32) *to = describe_float32(p, true);
+    else if (obstacle)
+        *to =
+            describe_general(p, p->q.type == MHA_FLOAT32 ? mha_cuda_float32_obstacle_backward(&laid) : obstacle, true);
     else
         *to =
             mha_cuda_path_backward(&laid) == MHA_CUDA_PATH_SMALL ? describe_small(p, true) : describe_tiles_backward(p);
     to->scratch_bytes = measure.used;
-    if (copied) add_copies(to, mha_cuda_obstacle_backward(call));
+    if (copied) add_copies(to, float32 ? mha_cuda_float32_obstacle_backward(call) : mha_cuda_obstacle_backward(call));
     if (!obstacle && own.dbias.rank && !mha_cuda_bias_launches(&own))
         add_why(to, "the gradient of a shared bias in general kernels");
     if (!p->extras.softmax.rank) add_why(to, "no softmax is given: another forward pass");

@@ -1,6 +1,7 @@
 /* Calls for the general kernels, which take every type, width, layout and option. */
 #include "cuda/general.h"
 #include "cuda/attention.h"
+#include "cuda/attention/obstacles.h"
 #include "cuda/device.h"
 
 static int32_t up(int64_t count, int64_t size) { return (int32_t)((count + size - 1) / size); }
@@ -187,8 +188,9 @@ mha_status mha_cuda_general_backward(const mha_gradient_call *call, mha_arena *a
     if (!p->B || !p->H) return clear_all(call);
     add_gradients(&c, call);
     TRY(start_rows(p, &c));
-    if (g->q.rank || g->alibi_slopes.rank) TRY(start_gradient_of_rows(p, &c));
-    if (g->k.rank || g->v.rank) TRY(start_gradient_of_keys(p, &c));
+    const bool float32 = !mha_cuda_float32_obstacle_backward(call);
+    if (g->q.rank || g->alibi_slopes.rank) TRY(float32 ? mha_cuda_float32_rows(p, &c) : start_gradient_of_rows(p, &c));
+    if (g->k.rank || g->v.rank) TRY(float32 ? mha_cuda_float32_keys(p, &c) : start_gradient_of_keys(p, &c));
     if (call->dbias.rank) TRY(mha_cuda_start_general(p->ctx, MHA_CUDA_BIAS, &c, tiles_of_maps(c.dbias)));
     int64_t heads = (g->importance.rank ? p->B * p->H : 0) + (g->sinks.rank ? p->H : 0) +
                     (g->alibi_slopes.rank ? c.dslopes.size[0] * p->H : 0);

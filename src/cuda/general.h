@@ -18,11 +18,16 @@ enum {
 /* Tiles of all general kernels, and columns of results that a block computes. */
 enum { MHA_CUDA_GENERAL_TILE = 64, MHA_CUDA_GENERAL_THREADS = 256, MHA_CUDA_GENERAL_COLUMNS = 128 };
 
-/* Rows and keys of a tile of the forward kernels for float32, threads of a block, and, for a kernel of `width` columns, bytes of Q, K
- * and V, of weights and of numbers of rows, and blocks that fit into a multiprocessor. */
-enum { MHA_CUDA_F32_ROWS = 64, MHA_CUDA_F32_THREADS = 128 };
+/* Rows and keys of a tile of the kernels for float32, and, for a forward kernel of `width` columns, bytes of Q, K and V, of weights and
+ * of numbers of rows, and blocks that fit into a multiprocessor. A backward kernel has Q, dO, K and V; of one pair of these, and of
+ * weights, it has MHA_CUDA_F32_LINES. */
+enum { MHA_CUDA_F32_TILE = 64 };
+#define MHA_CUDA_F32_SHARED(width) (4 * MHA_CUDA_F32_TILE * (3 * (width) + 8 + 48) + 1024)
 #define MHA_CUDA_F32_BLOCKS(width) ((width) > 64 ? 2 : 3)
-#define MHA_CUDA_F32_SHARED(width) (4 * MHA_CUDA_F32_ROWS * (3 * (width) + 8 + 48) + 1024)
+#define MHA_CUDA_F32_LINES(width)  ((width) > 64 ? 128 : 64)
+#define MHA_CUDA_F32_SHARED_BACK(width) \
+    (4 * (2 * (MHA_CUDA_F32_LINES(width) + MHA_CUDA_F32_TILE) * ((width) + 4) + 48 * MHA_CUDA_F32_LINES(width)) + 4096)
+#define MHA_CUDA_F32_BLOCKS_BACK(width) ((width) > 64 ? 1 : 2)
 
 /* Rows of a key head (query heads of its group times Tq) that a decode kernel takes, threads of a block, and, for a kernel of
  * `width` columns, keys of a tile, blocks that fit into a multiprocessor, and tiles of keys and values that each has under way. */

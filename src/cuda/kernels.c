@@ -60,8 +60,16 @@ static mha_cuda_tile pairs_tile(int width)
 
 static mha_cuda_tile f32_tile(int width)
 {
-    return (mha_cuda_tile){MHA_CUDA_F32_ROWS, MHA_CUDA_F32_ROWS, MHA_CUDA_F32_THREADS, MHA_CUDA_F32_BLOCKS(width),
-                           MHA_CUDA_F32_SHARED((size_t)width)};
+    return (mha_cuda_tile){MHA_CUDA_F32_TILE, MHA_CUDA_F32_TILE, 2 * MHA_CUDA_F32_TILE, MHA_CUDA_F32_BLOCKS(width),
+                           (size_t)MHA_CUDA_F32_SHARED(width)};
+}
+
+/* Lines of the block, rows or keys, and the others. */
+static mha_cuda_tile f32_tile_back(int width)
+{
+    const int lines = MHA_CUDA_F32_LINES(width);
+    return (mha_cuda_tile){lines, MHA_CUDA_F32_TILE, 2 * lines, MHA_CUDA_F32_BLOCKS_BACK(width),
+                           (size_t)MHA_CUDA_F32_SHARED_BACK(width)};
 }
 
 mha_cuda_tile mha_cuda_kernel_tile(mha_cuda_kernel kernel)
@@ -73,6 +81,10 @@ mha_cuda_tile mha_cuda_kernel_tile(mha_cuda_kernel kernel)
                                    ((MHA_CUDA_FEW_ROWS + MHA_CUDA_FEW_COLUMNS) * MHA_CUDA_FEW_DEPTH * EACH + BARRIERS)};
     if (kernel == MHA_CUDA_K_forward_f32_64) return f32_tile(64);
     if (kernel == MHA_CUDA_K_forward_f32_128) return f32_tile(128);
+    if (kernel == MHA_CUDA_K_backward_f32_rows_64 || kernel == MHA_CUDA_K_backward_f32_keys_64)
+        return f32_tile_back(64);
+    if (kernel == MHA_CUDA_K_backward_f32_rows_128 || kernel == MHA_CUDA_K_backward_f32_keys_128)
+        return f32_tile_back(128);
     int n = (int)kernel - MHA_CUDA_K_stats_bf16_64;
     if (n >= 0 && n < 4) return stats_tile(n % 2 ? 128 : 64);
     if (n >= 4 && n < 8) return pairs_tile(n % 2 ? 128 : 64);

@@ -14,6 +14,8 @@
     K(rows, places) K(rows, append) K(rows, gate) K(rows, gate_sums) K(rows, clean) K(rows, average_heads)             \
     K(rows, column_sums) K(rows, add_sums) K(spans, forward_spans)                                                     \
     K(forward_f32, forward_f32_64) K(forward_f32, forward_f32_128)                                                     \
+    K(backward_f32, backward_f32_rows_64) K(backward_f32, backward_f32_rows_128)                                       \
+    K(backward_f32, backward_f32_keys_64) K(backward_f32, backward_f32_keys_128)                                       \
     K(small_forward, small_forward_bf16_16) K(small_forward, small_forward_bf16_32)                                    \
     K(small_forward, small_forward_f16_16) K(small_forward, small_forward_f16_32)                                      \
     K(small_forward, small_forward_bf16_16_sequences) K(small_forward, small_forward_bf16_32_sequences)                \
@@ -49,7 +51,7 @@
 /* The compiled files of src/cuda/kernels. */
 /* clang-format off */
 #define MHA_CUDA_MODULES(M)                                                                                            \
-    M(forward) M(forward_wide) M(forward_f32) M(spans) M(backward) M(backward_brief) M(backward_wide) M(backward_maps) M(backward_sequences) M(rows)                    \
+    M(forward) M(forward_wide) M(forward_f32) M(backward_f32) M(spans) M(backward) M(backward_brief) M(backward_wide) M(backward_maps) M(backward_sequences) M(rows)                    \
     M(general_forward) M(general_backward) M(decode) M(small_forward) M(small_backward) M(norm) M(rotary) M(extra_keys) M(ops) M(product) M(product_half) \
     M(product_plain) M(stats) M(stats_hopper) M(stats_pairs)
 /* clang-format on */

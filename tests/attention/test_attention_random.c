@@ -71,19 +71,4 @@ static void run_cases(attention_case (*draw)(rng *r))
 
 TEST(any_combination_of_options) { run_cases(case_random); }
 
-/* Float32, with scores that depend on products and positions alone: GPUs have a kernel of its own for these. */
-static attention_case draw_float32(rng *r)
-{
-    attention_case c = case_random(r);
-    case_set_type(&c, MHA_FLOAT32);
-    c.mask.rank = c.bias.rank = -1;
-    c.softcap = c.dropout = 0;
-    c.alibi = c.weights = 0;
-    c.scores = -1;
-    if (!(c.scale > 0)) c.scale = NAN; /* the default */
-    c.D = 4 * rng_between(r, 1, 32), c.E = 4 * rng_between(r, 1, 32);
-    if (rng_between(r, 0, 2) == 0) c.Tq += rng_between(r, 0, 100), c.Tk += rng_between(r, 0, 200);
-    return c;
-}
-
-TEST(any_sight_of_float32) { run_cases(draw_float32); }
+TEST(any_sight_of_float32) { run_cases(case_random_float32); }

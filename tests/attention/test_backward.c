@@ -47,7 +47,7 @@ static void check_case(const gradient_case *c, const char *again)
     gradients_free(g);
 }
 
-TEST(any_combination_of_options)
+static void run_cases(gradient_case (*draw)(rng *r))
 {
     uint64_t seed = (uint64_t)number_from("MHA_SEED", 20240811);
     long long only = number_from("MHA_CASE", -1), cases = cases_from(CASES);
@@ -57,12 +57,15 @@ TEST(any_combination_of_options)
     for (long long n = only < 0 ? 0 : only; n < (only < 0 ? cases : only + 1); n++) {
         char again[100];
         rng r = rng_make(seed, (uint64_t)n);
-        gradient_case c = gradient_random(&r);
+        gradient_case c = draw(&r);
         snprintf(again, sizeof again, "again: MHA_SEED=%llu MHA_CASE=%lld test_backward any_", (unsigned long long)seed,
                  n);
         check_case(&c, again);
     }
 }
+
+TEST(any_combination_of_options) { run_cases(gradient_random); }
+TEST(any_sight_of_float32) { run_cases(gradient_random_float32); }
 
 /* ---- One at a time ---------------------------------------------------------------------------------------------- */
 

@@ -14,6 +14,7 @@ enum { MOST = 96, WIDTH = 32 };
 
 typedef struct attention {
     int64_t Tq, Tk, D, E;
+    bool plain; /* no bias is given; its gradient stays what it is */
     float q[MOST][WIDTH], k[MOST][WIDTH], v[MOST][WIDTH], dout[MOST][WIDTH], bias[MOST][MOST];
     float out[MOST][WIDTH], softmax[MOST][2];
     float dq[MOST][WIDTH], dk[MOST][WIDTH], dv[MOST][WIDTH], dbias[MOST][MOST];
@@ -42,12 +43,12 @@ static void run(attention *a, const char *isa, float scale, bool causal, bool an
     mha_tensor v = width_of(a->v, a->Tk, a->E), out = width_of(a->out, a->Tq, a->E);
     o.scale = scale;
     o.causal = causal;
-    o.bias = matrix(&a->bias[0][0], a->Tq, a->Tk, MOST);
+    if (!a->plain) o.bias = matrix(&a->bias[0][0], a->Tq, a->Tk, MOST);
     x.softmax = mha_tensor_4d(a->softmax, MHA_FLOAT32, 1, 1, a->Tq, 2);
     g.q = width_of(a->dq, a->Tq, a->D);
     g.k = width_of(a->dk, a->Tk, a->D);
     g.v = width_of(a->dv, a->Tk, a->E);
-    g.bias = matrix(&a->dbias[0][0], a->Tq, a->Tk, MOST);
+    if (!a->plain) g.bias = matrix(&a->dbias[0][0], a->Tq, a->Tk, MOST);
     expect(!mha_attention_forward(ctx, out, &x, q, k, v, &o), "%s", mha_context_error(ctx));
     const mha_attention_saved saved = {q, k, v, out, anew ? none : x.softmax};
     expect(!mha_attention_backward(ctx, &g, &saved, width_of(a->dout, a->Tq, a->E), none, &o), "%s",
@@ -189,14 +190,17 @@ TEST(scores_of_every_size)
                 for (int64_t j = a.Tk - 1; j >= 0; j--) s[i][j] = s[i][j % 8] * (double)size;
             }
             solve(&want, &a, s, 0.5);
-            for_each_isa (isa) {
-                run(&a, isa, 0.5f, false, power % 8 == 4);
-                for (int64_t n = 0; n < a.Tk * WIDTH; n++) a.dk[n / WIDTH][n % WIDTH] /= size;
-                answer scaled = want;
-                for (int64_t n = 0; n < a.Tk * WIDTH; n++) scaled.dk[n / WIDTH][n % WIDTH] /= (double)size;
-                double error = error_of(&a, &scaled);
-                expect(error <= 2e-6, "%s, %d queries times 2^%d: off by %g", isa, (int)a.Tq, power, error);
-            }
+            answer scaled = want;
+            for (int64_t n = 0; n < a.Tk * WIDTH; n++) scaled.dk[n / WIDTH][n % WIDTH] /= (double)size;
+            for_each_isa (isa)
+                for (int plain = 0; plain < 2; plain++) {
+                    a.plain = plain;
+                    run(&a, isa, 0.5f, false, power % 8 == 4);
+                    for (int64_t n = 0; n < a.Tk * WIDTH; n++) a.dk[n / WIDTH][n % WIDTH] /= size;
+                    double error = error_of(&a, &scaled);
+                    expect(error <= 2e-6, "%s, %d queries times 2^%d%s: off by %g", isa, (int)a.Tq, power,
+                           plain ? ", no bias" : "", error);
+                }
         }
     }
 }
@@ -277,7 +281,7 @@ TEST(as_exact_as_unfused)
     enum { CASES = 64 };
     static attention a, none;
     static answer want, rounding;
-    static double quotients[CASES * 8];
+    static double quotients[CASES * 16];
     size_t count = 0;
     static double s[MOST][MOST];
     static const double queries[] = {0.01, 1, 4, 16}, values[] = {1, 30};
@@ -296,13 +300,15 @@ TEST(as_exact_as_unfused)
         double theirs = error_of(&a, &want);
         round_once(&rounding, &a, s, 0.25);
         double once = error_of(&none, &rounding);
-        for_each_isa (isa) {
-            run(&a, isa, 0.25f, causal, n / 8 % 2);
-            double ours = error_of(&a, &want);
-            expect(ours <= 3 * fmax(theirs, once), "%s, case %d: off by %g, unfused by %g, one rounding by %g", isa, n,
-                   ours, theirs, once);
-            if (count < sizeof quotients / sizeof *quotients) quotients[count++] = ours / theirs;
-        }
+        for_each_isa (isa)
+            for (int plain = 0; plain < 2; plain++) {
+                a.plain = plain;
+                run(&a, isa, 0.25f, causal, n / 8 % 2);
+                double ours = error_of(&a, &want);
+                expect(ours <= 3 * fmax(theirs, once), "%s, case %d%s: off by %g, unfused by %g, one rounding by %g",
+                       isa, n, plain ? ", no bias" : "", ours, theirs, once);
+                if (count < sizeof quotients / sizeof *quotients) quotients[count++] = ours / theirs;
+            }
     }
     qsort(quotients, count, sizeof *quotients, by_size);
     expect(quotients[count / 2] <= 1.5, "the median error is %g times that of unfused", quotients[count / 2]);

@@ -115,13 +115,17 @@ TEST(kernels_of_float32)
         if (n == 11) want = "float32 with a softcap or slopes", a.options.alibi_slopes = slopes;
         if (n == 12) want = "float32 with a mask, a bias or dropout", a.options.dropout = 0.5F;
         if (n == 13) a.options.sinks = slopes, a.options.causal = true, a.q.stride[1] = -64;
-        mha_problem p;
-        expect(!mha_problem_make(&p, ctx, MHA_SHAPE, a.out, &a.extras, a.q, a.k, a.v, &a.options), "case %d", n);
-        const char *got = mha_cuda_float32_obstacle(&p);
+        mha_gradient_call call = {.gradients = a.gradients, .dout = a.dout};
+        mha_problem *p = &call.problem;
+        expect(!mha_problem_make(p, ctx, MHA_SHAPE, a.out, &a.extras, a.q, a.k, a.v, &a.options), "case %d", n);
+        const char *got = mha_cuda_float32_obstacle(p), *back = mha_cuda_float32_obstacle_backward(&call);
         expect(want ? got && !strcmp(got, want) : !got, "case %d: '%s'", n, got ? got : "none");
-        expect((mha_cuda_path_forward(&p) == MHA_CUDA_PATH_FLOAT32) == !want, "case %d: another path", n);
+        expect(want ? back && !strcmp(back, want) : !back, "case %d: '%s' backward", n, back ? back : "none");
+        expect((mha_cuda_path_forward(p) == MHA_CUDA_PATH_FLOAT32) == !want, "case %d: another path", n);
     }
     for (int width = 64; width <= 128; width += 64)
-        expect(MHA_CUDA_F32_BLOCKS(width) * (MHA_CUDA_F32_SHARED(width) + 1024) <= 228 << 10, "width %d", width);
+        expect(MHA_CUDA_F32_BLOCKS(width) * (MHA_CUDA_F32_SHARED(width) + 1024) <= 228 << 10 &&
+                   MHA_CUDA_F32_BLOCKS_BACK(width) * (MHA_CUDA_F32_SHARED_BACK(width) + 1024) <= 228 << 10,
+               "width %d", width);
     mha_context_free(ctx);
 }

@@ -139,6 +139,20 @@ attention_case case_random(rng *r)
     return c;
 }
 
+attention_case case_random_float32(rng *r)
+{
+    attention_case c = case_random(r);
+    case_set_type(&c, MHA_FLOAT32);
+    c.mask.rank = c.bias.rank = -1;
+    c.softcap = c.dropout = 0;
+    c.alibi = c.weights = 0;
+    c.scores = -1;
+    if (!(c.scale > 0)) c.scale = NAN; /* the default */
+    c.D = 4 * rng_between(r, 1, 32), c.E = 4 * rng_between(r, 1, 32);
+    if (rng_chance(r, 0.3)) c.Tq += rng_between(r, 0, 100), c.Tk += rng_between(r, 0, 200);
+    return c;
+}
+
 /* ---- Printing --------------------------------------------------------------------------------------------------- */
 
 __attribute__((format(printf, 3, 4))) static void add(char *text, size_t size, const char *format, ...)

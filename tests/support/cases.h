@@ -49,6 +49,9 @@ attention_case case_plain(int64_t B, int64_t H, int64_t G, int64_t Tq, int64_t T
 /* Any combination at all, of a size that the oracle does in a millisecond or so. */
 attention_case case_random(rng *r);
 
+/* The same in float32, with scores that depend on products and positions alone: GPUs have kernels of their own for these. */
+attention_case case_random_float32(rng *r);
+
 /* Sets the type of all inputs and outputs but lse. */
 void case_set_type(attention_case *c, mha_type type);
 

@@ -21,9 +21,9 @@ gradient_case gradient_plain(attention_case forward)
     return c;
 }
 
-gradient_case gradient_random(rng *r)
+static gradient_case random_for(rng *r, attention_case forward)
 {
-    gradient_case c = gradient_plain(case_random(r));
+    gradient_case c = gradient_plain(forward);
     bool mixed = rng_chance(r, 0.3);
     if (mixed) c.type_dout = (mha_type)rng_between(r, MHA_FLOAT32, MHA_FLOAT16);
     for (int n = GRAD_Q; mixed && n <= GRAD_V; n++) c.type_grad[n] = (mha_type)rng_between(r, MHA_FLOAT32, MHA_FLOAT16);
@@ -32,6 +32,15 @@ gradient_case gradient_random(rng *r)
     c.dlse = rng_chance(r, 0.5);
     c.anew = rng_chance(r, 0.2);
     if (rng_chance(r, 0.4)) c.wanted = (unsigned)rng_between(r, 0, GRAD_ALL);
+    return c;
+}
+
+gradient_case gradient_random(rng *r) { return random_for(r, case_random(r)); }
+
+gradient_case gradient_random_float32(rng *r)
+{
+    gradient_case c = random_for(r, case_random_float32(r));
+    c.type_dout = MHA_FLOAT32;
     return c;
 }
 

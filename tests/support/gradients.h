@@ -23,6 +23,7 @@ gradient_case gradient_plain(attention_case forward);
 
 /* Any combination at all. */
 gradient_case gradient_random(rng *r);
+gradient_case gradient_random_float32(rng *r); /* of case_random_float32 */
 
 /* As case_describe, on two lines. */
 void gradient_describe(const gradient_case *c, char *text, size_t size);

@@ -32,6 +32,11 @@ static void make_dense(const mha_problem *p, tensors all, mha_arena *arena)
 
 static bool is_general(const mha_problem *p) { return mha_cuda_path_forward(p) == MHA_CUDA_PATH_GENERAL; }
 
+static bool is_general_backward(const mha_gradient_call *call)
+{
+    return mha_cuda_obstacle_backward(call) && mha_cuda_float32_obstacle_backward(call);
+}
+
 mha_problem mha_cuda_laid_out(const mha_problem *p, mha_arena *arena)
 {
     const mha_arena before = *arena;
@@ -47,9 +52,9 @@ mha_gradient_call mha_cuda_laid_out_backward(const mha_gradient_call *call, mha_
 {
     const mha_arena before = *arena;
     mha_gradient_call own = *call;
-    if (!mha_cuda_obstacle_backward(call)) return own;
+    if (!is_general_backward(call)) return own;
     make_dense(&call->problem, of_backward(&own), arena);
-    if (!mha_cuda_obstacle_backward(&own)) return own;
+    if (!is_general_backward(&own)) return own;
     *arena = before;
     return *call;
 }

@@ -118,6 +118,7 @@ const char *mha_cuda_piece_obstacle(const mha_problem *p, mha_tensor t)
 {
     enum { STEP = 4 }; /* elements of 16 bytes */
     bool strides = t.stride[3] != 1;
+    if (!t.rank) return NULL;
     if (t.type != p->q.type) return "types that are not alike";
     if (!mha_element_count(t)) return NULL;
     for (int axis = 0; axis < 3; axis++) strides = strides || (t.size[axis] > 1 && t.stride[axis] % STEP);
@@ -125,21 +126,33 @@ const char *mha_cuda_piece_obstacle(const mha_problem *p, mha_tensor t)
     return (uintptr_t)t.data % 16 ? "an address that is not a multiple of 16 bytes" : NULL;
 }
 
-const char *mha_cuda_float32_obstacle(const mha_problem *p)
+/* `all` are the tensors of a call whose rows are copied. */
+static const char *float32_obstacle(const mha_problem *p, const mha_tensor *all, size_t count)
 {
     enum { MOST = 128, STEP = 4 };
-    const mha_tensor all[] = {p->q, p->k, p->v, p->out};
     const mha_attention_options *o = &p->options;
     const int64_t least = p->D < p->E ? p->D : p->E, widest = p->D < p->E ? p->E : p->D;
     const obstacle others[] = {{p->q.type != MHA_FLOAT32, "types other than float32"},
-                               {!p->out.rank, "no results"},
                                {least < 1 || widest > MOST || p->D % STEP || p->E % STEP,
                                 "float32 widths that are not multiples of 4 up to 128"},
                                {o->softcap > 0 || o->alibi_slopes.rank, "float32 with a softcap or slopes"},
                                {mha_cuda_has_maps(p), "float32 with a mask, a bias or dropout"}};
     const char *why = first_of(others, sizeof others / sizeof *others);
-    for (size_t n = 0; n < sizeof all / sizeof *all && !why; n++) why = mha_cuda_piece_obstacle(p, all[n]);
+    for (size_t n = 0; n < count && !why; n++) why = mha_cuda_piece_obstacle(p, all[n]);
     return why ? why : options_obstacle(p);
+}
+
+const char *mha_cuda_float32_obstacle(const mha_problem *p)
+{
+    const mha_tensor all[] = {p->q, p->k, p->v, p->out};
+    return p->out.rank ? float32_obstacle(p, all, sizeof all / sizeof *all) : "no results";
+}
+
+const char *mha_cuda_float32_obstacle_backward(const mha_gradient_call *call)
+{
+    const mha_problem *p = &call->problem;
+    const mha_tensor all[] = {p->q, p->k, p->v, call->dout};
+    return float32_obstacle(p, all, sizeof all / sizeof *all);
 }
 
 const char *mha_cuda_obstacle(const mha_problem *p)

@@ -35,6 +35,7 @@ const char *mha_cuda_view_obstacle(const mha_problem *p, mha_tensor t);
 
 /* Those for float32; of a tensor likewise. */
 const char *mha_cuda_float32_obstacle(const mha_problem *p);
+const char *mha_cuda_float32_obstacle_backward(const mha_gradient_call *call);
 const char *mha_cuda_piece_obstacle(const mha_problem *p, mha_tensor t);
 
 /* The decode kernels, however many rows there are; statistics on tensor cores. */

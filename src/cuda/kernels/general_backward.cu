@@ -2,7 +2,7 @@
  *
  * `prepare` finds the softmax of every row and dout . out; then rows (dq), keys (dk and dv), biases and heads (slopes,
  * sinks, importance) have a kernel each. Weights are computed again in each of them, by the same operations. */
-#include "exact.cuh"
+#include "exact_backward.cuh"
 
 namespace
 {
@@ -21,28 +21,6 @@ MHA_DEVICE row_facts facts_of(const general &c, const sequence &s, int h, int i)
     return {visible_keys(c, s, i), (float)row[MHA_CUDA_ROW_REFERENCE], sum != 0 ? (float)(1 / sum) : 0,
             (float)row[MHA_CUDA_ROW_DELTA],
             c.dlse.data ? load(c.dlse, place(c.dlse, s.query_batch, h, s.query_row + i, 0)) : 0};
-}
-
-/* One row meets one key. */
-template <typename number> struct meeting {
-    bool visible;
-    number value; /* what multiplies dout in dv */
-    number score; /* the gradient by the score */
-    number slope; /* of cap and scale: by what it goes on to q . k */
-};
-
-/* In float64. */
-static __device__ __noinline__ meeting<double> exact_meeting(const general &c, const sequence &s, int h, int i, int j)
-{
-    score<double> x = exact_score(c, s, h, i, j);
-    if (!x.visible) return {false, 0, 0, 0};
-    const double *row = numbers_of_row(c, s, h, i);
-    double weight = exact_weight(c, s, h, i, j), kept = c.dropped ? kept_of(c, s.b, h, i, j) : 1, dlse = 0;
-    double dw = exact_dot(c.dout, place(c.dout, s.query_batch, h, s.query_row + i, 0), c.v,
-                          place(c.v, s.key_batch, h / c.share, s.key_row + j, 0), c.E);
-    if (c.dlse.data) dlse = load(c.dlse, place(c.dlse, s.query_batch, h, s.query_row + i, 0));
-    double by = dw * kept - row[MHA_CUDA_ROW_DELTA] + dlse;
-    return {true, weight * kept, weight * by, x.slope * c.scale};
 }
 
 /* From q . k and dout . v. */
@@ -105,35 +83,6 @@ MHA_DEVICE void bring_facts(row_facts *rows, const general &c, const sequence &s
 }
 
 /* ---- Rows ------------------------------------------------------------------------------------------------------- */
-
-/* dq of a row in float64, and its part of the slope's gradient. */
-MHA_DEVICE void finish_row_exactly(const general &c, workspace &w, const sequence &s, int h, int i, int first,
-                                   int columns)
-{
-    range r = visible_keys(c, s, i);
-    double sum = 0, slope = 0;
-    for (int j = r.low; j < r.high; j += THREADS) {
-        int key = j + threadIdx.x;
-        __syncthreads();
-        w.careful[threadIdx.x] = 0;
-        if (key < r.high) {
-            meeting<double> m = exact_meeting(c, s, h, i, key);
-            if (m.visible) {
-                w.careful[threadIdx.x] = m.score * m.slope;
-                slope -= m.score * (double)llabs(i + s.offset - key);
-            }
-        }
-        __syncthreads();
-        for (int n = 0; threadIdx.x < columns && n < min(THREADS, r.high - j); n++)
-            if (w.careful[n] != 0)
-                sum += w.careful[n] *
-                       load(c.k, place(c.k, s.key_batch, h / c.share, s.key_row + j + n, first + threadIdx.x));
-    }
-    slope = block_sum(w, slope);
-    if (threadIdx.x < columns && c.dq.data)
-        store(c.dq, place(c.dq, s.query_batch, h, s.query_row + i, first + threadIdx.x), sum);
-    if (threadIdx.x == 0 && first == 0) numbers_of_row(c, s, h, i)[MHA_CUDA_ROW_SLOPE] = slope;
-}
 
 template <int N>
 MHA_DEVICE void finish_rows(const general &c, workspace &w, const sequence &s, int h, int i, int first,
@@ -208,35 +157,6 @@ template <int N> MHA_DEVICE void gradient_of_rows(const general &c)
 }
 
 /* ---- Keys ------------------------------------------------------------------------------------------------------- */
-
-/* dk and dv of a key in float64. */
-MHA_DEVICE void finish_key_exactly(const general &c, workspace &w, const sequence &s, int g, int j, int first,
-                                   int columns)
-{
-    double dk = 0, dv = 0;
-    int d = first + threadIdx.x;
-    for (int h = g * c.share; h < (g + 1) * c.share; h++)
-        for (int i = 0; i < s.queries; i += THREADS) {
-            int row = i + threadIdx.x, rows = min(THREADS, s.queries - i);
-            meeting<double> m = {false, 0, 0, 0};
-            if (row < s.queries) m = exact_meeting(c, s, h, row, j);
-            __syncthreads();
-            w.careful[threadIdx.x] = m.value;
-            __syncthreads();
-            for (int n = 0; threadIdx.x < columns && d < c.E && n < rows; n++)
-                if (w.careful[n] != 0)
-                    dv += w.careful[n] * load(c.dout, place(c.dout, s.query_batch, h, s.query_row + i + n, d));
-            __syncthreads();
-            w.careful[threadIdx.x] = m.score * m.slope;
-            __syncthreads();
-            for (int n = 0; threadIdx.x < columns && d < c.D && n < rows; n++)
-                if (w.careful[n] != 0)
-                    dk += w.careful[n] * load(c.q, place(c.q, s.query_batch, h, s.query_row + i + n, d));
-        }
-    int64_t row = s.key_row + j;
-    if (threadIdx.x < columns && d < c.D && c.dk.data) store(c.dk, place(c.dk, s.key_batch, g, row, d), dk);
-    if (threadIdx.x < columns && d < c.E && c.dv.data) store(c.dv, place(c.dv, s.key_batch, g, row, d), dv);
-}
 
 template <int N>
 MHA_DEVICE void finish_keys(const general &c, workspace &w, const sequence &s, int g, int j, int first,

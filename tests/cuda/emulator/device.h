@@ -86,7 +86,13 @@ MHA_DEVICE int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 template <typename T> MHA_DEVICE T __ldcg(const T *p) { return *p; }
 
 MHA_DEVICE float flushed(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0.0f, x) : x; }
-MHA_DEVICE float exp2_fast(float x) { return flushed(exp2f(flushed(x))); }
+/* As that of a GPU, whose result may be two bits off, and is not for integers. */
+MHA_DEVICE float exp2_fast(float x)
+{
+    uint32_t bits = __float_as_uint(x) * 2654435761u;
+    float y = exp2f(flushed(x)), off = x == rintf(x) ? 0 : ((float)(bits >> 8) * 0x1p-23f - 1) * 0x1p-22f;
+    return flushed(y < INFINITY ? fmaf(y, off, y) : y);
+}
 MHA_DEVICE float log2_fast(float x) { return log2f(flushed(x)); }
 MHA_DEVICE float inverse_fast(float x) { return flushed(1 / flushed(x)); }
 
