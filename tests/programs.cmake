@@ -152,20 +152,22 @@ if(TARGET mha_cuda)
     add_test(NAME cuda_host_commands COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/commands.sh $<TARGET_FILE:mha_command>
       $<TARGET_FILE_DIR:mha_emulator>)
     mha_label(cuda_host_commands host)
-    # The host side of the general and decode kernels, and of the layer's.
-    foreach(name device_memory layer_command attention_random attention_pairs attention_batches layer layer_cache layer_cache_projected layer_cache_ragged
-        layer_heads
+    # The tests of the CPU's attention and layer; of some a part, which takes seconds there.
+    set(part_of_attention_sizes strides long_rows)
+    set(part_of_backward_exact scores exact)
+    set(part_of_layer_cache_ragged equal memories extras steps)
+    foreach(name device_memory layer_command attention_random attention_pairs attention_batches attention_sizes attention_hidden attention_huge
+        backward backward_exact backward_hidden layer layer_cache layer_cache_projected layer_cache_ragged layer_heads
         layer_intermediates layer_norm layer_padding layer_rotary layer_weights rotary ops_activation ops_dropout
         ops_embedding ops_loss ops_norm nn_linear stats)
-      add_test(NAME cuda_host_${name} COMMAND test_${name})
+      add_test(NAME cuda_host_${name} COMMAND test_${name} ${part_of_${name}})
       mha_label(cuda_host_${name} host)
       set_tests_properties(cuda_host_${name} PROPERTIES ENVIRONMENT
         "MHA_BACKEND=cuda;MHA_EMULATED_GPU=new;MHA_SAMPLE=20;LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_emulator>")
     endforeach()
-    set(words_of_edges layouts launch) # what lies in device memory is kept within limits by kernels
-    set(words_of_stats any_number softmax) # what needs no kernel with options
+    set(words_of_stats any_number softmax)
     set(words_of_options any_combination_of_options any_combination_of_maps any_mask_and_dropout any_bias windows_alone few_rows gradients)
-    foreach(name edges layer options product small stats) # in memory of the fake GPU
+    foreach(name edges layer options product small stats) # in its memory
       add_test(NAME cuda_host_${name}_memory COMMAND test_cuda_${name} ${words_of_${name}})
       mha_label(cuda_host_${name}_memory host)
       set_tests_properties(cuda_host_${name}_memory PROPERTIES ENVIRONMENT

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The host side of the plug-in over a driver without a GPU (emulator/driver.c): a sample of the tests of attention, and what is
-# said about GPUs that are not there.
+# The plug-in and its kernels over a driver whose GPU is the CPU (emulator): a sample of the tests of attention, and what is said
+# about GPUs that are not there.
 #
 #     host.sh TEST_CUDA FOLDER_OF_THE_DRIVER COMMAND
 set -u

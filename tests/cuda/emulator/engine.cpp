@@ -2,11 +2,14 @@
 #include "cuda/emulator/launch.h"
 #include "cuda/emulator/threads.h"
 
+#include <algorithm>
 #include <math.h>
 #include <string.h>
 
 namespace machine
 {
+
+float halves[65536];
 
 namespace
 {
@@ -91,38 +94,65 @@ template <typename function> void for_sums(const product &p, int own, function u
     for (int n = 0; n < p.count; n++) use(n, row + n % 4 / 2 * 8, n / 4 * 8 + column + n % 2);
 }
 
-/* A product of a warpgroup, of which each thread has its part. */
-void perform(const product *const (&parts)[GROUP])
+/* A product, of which each of `count` threads from number `first` on, warps of a warpgroup, has its part. */
+void perform(const product *const (&parts)[GROUP], int first, int count)
 {
     static float a[LINES][DEPTH], b[DEPTH][MOST], sums[LINES][MOST];
-    const product &p = *parts[0];
-    const int columns = 2 * p.count;
-    for (const product *q : parts)
-        if (q->a != p.a || q->b != p.b || q->count != p.count || q->add != p.add)
+    const product &p = *parts[first];
+    const int columns = 2 * p.count, low = first / WARP * 16, high = (first + count) / WARP * 16;
+    for (int n = first; n < first + count; n++)
+        if (parts[n]->a != p.a || parts[n]->b != p.b || parts[n]->count != p.count || parts[n]->add != p.add)
             fail("threads that do not agree on a product");
     if (p.b >> 62 != 1 || (!p.in_registers && p.a >> 62 != 1))
         fail("a factor whose pieces are not in the order of tiles");
     for (int k = 0; k < DEPTH; k++)
         for (int n = 0; n < columns; n++) b[k][n] = number_at(p.b, p.b_turned, n, k, p.half);
-    for (int row = 0; row < LINES; row++)
+    for (int row = low; row < high; row++)
         for (int k = 0; k < DEPTH; k++) {
             const product &q = *parts[row / 16 * WARP + row % 8 * 4];
             a[row][k] = p.in_registers
                             ? number((uint16_t)(q.registers[k % 8 / 2][row % 16 / 8 + k / 8 * 2] >> k % 2 * 16), p.half)
                             : number_at(p.a, p.a_turned, row, k, p.half);
         }
-    for (int n = 0; n < GROUP; n++)
+    for (int n = first; n < first + count; n++)
         for_sums(p, n, [&](int i, int row, int column) { sums[row][column] = p.add ? parts[n]->sums[i] : 0; });
-    for (int row = 0; row < LINES; row++)
+    for (int row = low; row < high; row++)
         for (int k = 0; k < DEPTH; k++)
             for (int n = 0; n < columns; n++) sums[row][n] += a[row][k] * b[k][n];
-    for (int n = 0; n < GROUP; n++)
+    for (int n = first; n < first + count; n++)
         for_sums(p, n, [&](int i, int row, int column) { parts[n]->sums[i] = sums[row][column]; });
+}
+
+/* The first group of products that these threads have begun, and that is not performed. */
+void perform_group(thread *group, int first, int count)
+{
+    const size_t products = group[first].products.front().size();
+    for (int n = first; n < first + count; n++)
+        if (group[n].products.front().size() != products) fail("threads that do not agree on a group of products");
+    for (size_t k = 0; k < products; k++) {
+        const product *parts[GROUP];
+        for (int n = first; n < first + count; n++) parts[n] = &group[n].products.front()[k];
+        perform(parts, first, count);
+    }
+    for (int n = first; n < first + count; n++) group[n].products.pop(), group[n].performed++;
 }
 
 } // namespace
 
+__attribute__((constructor)) static void fill_halves(void)
+{
+    for (int n = 0; n < 65536; n++) {
+        const int exponent = n >> 10 & 31, fraction = n & 1023;
+        const float x = exponent == 31 ? (fraction ? NAN : INFINITY)
+                        : exponent     ? ldexpf((float)(1024 + fraction), exponent - 25)
+                                       : ldexpf((float)fraction, -24);
+        halves[n] = n >> 15 ? -x : x;
+    }
+}
+
 /* ---- Copies ----------------------------------------------------------------------------------------------------- */
+
+bool copies_are_under_way(void) { return !loads.empty(); }
 
 bool copies_come(void)
 {
@@ -173,7 +203,17 @@ void fetches_wait(int pending)
 /* ---- Products --------------------------------------------------------------------------------------------------- */
 
 void multiply(const product &p) { self().products.add(p); }
-void products_commit(void) { self().products.close(), self().commits++; }
+
+/* Now and then a warp's products are as fast as they can be: when its last lane has begun them. */
+void products_commit(void)
+{
+    self().products.close(), self().commits++;
+    thread *const group = &threads[current / GROUP * GROUP];
+    const int first = current % GROUP / WARP * WARP;
+    for (int n = first; n < first + WARP; n++)
+        if (group[n].commits != self().commits) return;
+    if (self().performed + 1 == self().commits && random_number() % 4 == 0) perform_group(group, first, WARP);
+}
 
 bool products_begun(int thread, uint64_t groups)
 {
@@ -182,44 +222,23 @@ bool products_begun(int thread, uint64_t groups)
     return true;
 }
 
-/* They end for all threads of the warpgroup at once: others may then write over their factors. */
+/* Those that are left end for all threads of the warpgroup at once: others may then write over their factors. */
 void products_wait(int pending)
 {
     const uint64_t commits = self().commits;
     self().awaited = commits > (uint64_t)pending ? commits - (uint64_t)pending : 0;
     if (!products_begun(current, self().awaited)) stop(PRODUCTS);
     thread *const group = &threads[current / GROUP * GROUP];
-    for (; self().performed < self().awaited;) {
-        const size_t count = self().products.front().size();
-        for (int n = 0; n < GROUP; n++)
-            if (group[n].products.front().size() != count) fail("threads that do not agree on a group of products");
-        for (size_t k = 0; k < count; k++) {
-            const product *parts[GROUP];
-            for (int n = 0; n < GROUP; n++) parts[n] = &group[n].products.front()[k];
-            perform(parts);
-        }
-        for (int n = 0; n < GROUP; n++) group[n].products.pop(), group[n].performed++;
+    uint64_t least = self().performed;
+    for (int first = 0; first < GROUP; first += WARP) least = std::min(least, group[first].performed);
+    for (uint64_t n = least; n < self().awaited; n++) {
+        int left[GROUP / WARP], count = 0;
+        for (int first = 0; first < GROUP; first += WARP)
+            if (group[first].performed == n) left[count++] = first;
+        if (count == GROUP / WARP) perform_group(group, 0, GROUP);
+        else
+            for (int k = 0; k < count; k++) perform_group(group, left[k], WARP);
     }
-}
-
-float number(uint16_t bits, bool half)
-{
-    static float halves[65536];
-    static bool filled;
-    if (!half) {
-        const uint32_t wide = (uint32_t)bits << 16;
-        float x;
-        return memcpy(&x, &wide, sizeof x), x;
-    }
-    for (int n = 0; n < 65536 && !filled; n++) {
-        const int exponent = n >> 10 & 31, fraction = n & 1023;
-        const float x = exponent == 31 ? (fraction ? NAN : INFINITY)
-                        : exponent     ? ldexpf((float)(1024 + fraction), exponent - 25)
-                                       : ldexpf((float)fraction, -24);
-        halves[n] = n >> 15 ? -x : x;
-    }
-    filled = true;
-    return halves[bits];
 }
 
 } // namespace machine

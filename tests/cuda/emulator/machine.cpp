@@ -39,7 +39,8 @@ enum { STACK = 256 << 10, BARRIERS = 16 };
 const emulator_launch *launch;
 int alive; /* threads that have not ended */
 jmp_buf scheduler;
-shown showns[2][1024]; /* of meetings in turns */
+shown showns[2][1024];         /* of meetings in turns */
+uint32_t meeting[1024 / WARP]; /* lanes of warps that wait for others */
 
 struct thread_barrier {
     int arrived, count;
@@ -73,18 +74,21 @@ const shown *meet(uint32_t mask, const shown &own)
     const int first = current / WARP * WARP, side = (int)(self().meetings++ % 2);
     if (!(mask >> current % WARP & 1)) fail("a lane is not in the mask of its warp");
     showns[side][current] = own, self().mask = mask;
-    bool all = true;
-    for (int n = 0; n < WARP; n++)
-        if (mask >> n & 1 && first + n != current)
-            all = all && threads[first + n].why == WARP_MEETS && threads[first + n].mask == mask;
+    uint32_t &here = meeting[first / WARP];
+    here |= 1u << current % WARP;
+    bool all = (here & mask) == mask;
+    for (int n = 0; all && n < WARP; n++)
+        if (mask >> n & 1 && first + n != current) all = threads[first + n].mask == mask;
     if (!all) stop(WARP_MEETS);
-    else
+    else {
+        here &= ~mask;
         for (int n = first; n < first + WARP; n++) {
             if (!(mask >> n % WARP & 1)) continue;
             if (threads[n].meetings % 2 != self().meetings % 2)
                 showns[side][n] = showns[!side][n]; /* some met without it */
             threads[n].meetings = self().meetings, threads[n].why = NOTHING;
         }
+    }
     return &showns[(self().meetings - 1) % 2][first];
 }
 
@@ -101,8 +105,8 @@ void look_at(int number)
     if (!b.arrived || b.arrived < count) return;
     b.result[b.round % 2] = b.any, b.any = false;
     b.arrived = 0, b.round++;
-    for (thread &t : threads)
-        if (t.why == BLOCK_MEETS && t.number == number) t.why = NOTHING;
+    for (thread *t = threads; t < threads + blockDim.x; t++)
+        if (t->why == BLOCK_MEETS && t->number == number) t->why = NOTHING;
 }
 
 thread_barrier &come(int number, int count)
@@ -301,6 +305,7 @@ void run_block(int count)
 {
     alive = count;
     memset(barriers, 0, sizeof barriers);
+    memset(meeting, 0, sizeof meeting);
     memset(shared, 0xFF, sizeof shared); /* NaN */
     for (int n = 0; n < count; n++) prepare(n);
     while (alive) {
@@ -313,7 +318,7 @@ void run_block(int count)
             if (!is_ready(threads[n])) continue;
             any = true;
             if (lanes >> n % WARP & 1) go_on(n);
-            if (random_number() % 8 == 0) copies_come();
+            if (copies_are_under_way() && random_number() % 8 == 0) copies_come();
         }
         if (!any && !copies_come()) fail("its threads wait for each other");
     }

@@ -7,6 +7,7 @@
 
 #include <cuda.h>
 #include <stdint.h>
+#include <string.h>
 
 namespace machine
 {
@@ -78,7 +79,14 @@ void products_commit(void);
 void products_wait(int pending);
 
 /* A number of 16 bits. */
-float number(uint16_t bits, bool half);
+extern float halves[65536];
+
+inline float number(uint16_t bits, bool half)
+{
+    const uint32_t wide = (uint32_t)bits << 16;
+    float x;
+    return half ? halves[bits] : (memcpy(&x, &wide, sizeof x), x);
+}
 
 } // namespace machine
 

@@ -80,7 +80,8 @@ uint32_t random_number(void);
 
 /* ---- Copies under way (engine.cpp) ------------------------------------------------------------------------------ */
 
-void barrier_bytes(uint32_t barrier, int bytes);  /* came */
+void barrier_bytes(uint32_t barrier, int bytes); /* came */
+bool copies_are_under_way(void);
 bool copies_come(void);                           /* one of them; false: there is none */
 bool products_begun(int thread, uint64_t groups); /* in all of its warpgroup */
 
