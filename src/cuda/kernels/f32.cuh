@@ -35,7 +35,7 @@ MHA_DEVICE float max_of_line(float x)
 
 MHA_DEVICE bool any_of_line(bool x) { return __ballot_sync(~0u, x) & 0x55555555u << threadIdx.x % 2; }
 
-/* Rows of a tensor from element `from` on, `there` of them, and zeros behind them, on their way: each of the BLOCK threads brings pieces
+/* Rows of a tensor from element `at` on, `there` of them, and zeros behind them, on their way: each of the BLOCK threads brings pieces
  * of 16 bytes of one column. */
 template <int BLOCK, int COUNT, int PITCH>
 MHA_DEVICE void bring(float (&to)[COUNT][PITCH], const view &t, int64_t at, int there, int width)

@@ -19,7 +19,7 @@ enum {
     DEPTH = 16,
     NODES = 256,
     KERNELS = 512,
-    ALL = 64 << 20
+    ALL = 256 << 20
 }; /* blocks, contexts, launches of a graph, kernels, bytes */
 
 struct CUfunc_st {

@@ -323,6 +323,9 @@ void run_block(int count)
         if (!any && !copies_come()) fail("its threads wait for each other");
     }
     if (copies_come()) fail("it ends before its copies have come");
+    const size_t asked = launch->shared, behind = sizeof shared - asked;
+    if (behind && (shared[asked] != 0xFF || memcmp(shared + asked, shared + asked + 1, behind - 1) != 0))
+        fail("it writes behind its shared memory");
 }
 
 } // namespace

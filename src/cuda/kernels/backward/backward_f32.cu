@@ -51,7 +51,7 @@ MHA_DEVICE void bring_keys(float (&to)[COUNT][PITCH], const view &t, const seque
     bring<BLOCK>(to, t, place(t, s.key_batch, g, s.key_row + j, 0), s.length - j, width);
 }
 
-/* From q . k and dO . v to weights and gradients by scores (without the scale). The tile begins at row i and key j; own lines are rows or
+/* From q . k and dO . v to weights and gradients by scores (without the scale), in a tile whose keys begin at j. Own lines are rows or
  * keys. ALL: its rows see all of its keys. */
 template <bool ROWS, bool ALL>
 MHA_DEVICE void meet(const float4 *facts, const range *keys, float scale, int j, float (&x)[OWN_LINES][OWN_OTHERS],
