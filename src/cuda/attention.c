@@ -265,6 +265,12 @@ static const char *obstacle_of(const mha_problem *p)
     return p->q.type == MHA_FLOAT32 ? mha_cuda_float32_obstacle(p) : mha_cuda_obstacle(p);
 }
 
+static const char *obstacle_of_backward(const mha_gradient_call *call)
+{
+    bool float32 = call->problem.q.type == MHA_FLOAT32;
+    return float32 ? mha_cuda_float32_obstacle_backward(call) : mha_cuda_obstacle_backward(call);
+}
+
 mha_status mha_cuda_explain(const mha_problem *call, mha_attention_plan *to)
 {
     mha_arena measure = {0};
@@ -310,20 +316,17 @@ mha_status mha_cuda_explain_backward(const mha_gradient_call *call, mha_attentio
     const mha_gradient_call laid = mha_cuda_laid_out_backward(call, &measure);
     const mha_problem *p = &laid.problem;
     bool copied = measure.used > 0;
-    const char *obstacle = mha_cuda_obstacle_backward(&laid);
+    const char *obstacle = obstacle_of_backward(&laid);
     mha_gradient_call own = with_own_gradients(&laid, &measure);
     TRY(backward_path(&laid)(&own, &measure, false));
     if (measure.too_large) return mha_fail(p->ctx, MHA_TOO_LARGE, "q, k: need more scratch than there is memory");
-    const bool float32 = !mha_cuda_float32_obstacle_backward(&laid);
-    if (float32) *to = describe_float32(p, true);
-    else if (obstacle)
-        *to =
-            describe_general(p, p->q.type == MHA_FLOAT32 ? mha_cuda_float32_obstacle_backward(&laid) : obstacle, true);
+    if (obstacle) *to = describe_general(p, obstacle, true);
+    else if (p->q.type == MHA_FLOAT32) *to = describe_float32(p, true);
     else
         *to =
             mha_cuda_path_backward(&laid) == MHA_CUDA_PATH_SMALL ? describe_small(p, true) : describe_tiles_backward(p);
     to->scratch_bytes = measure.used;
-    if (copied) add_copies(to, float32 ? mha_cuda_float32_obstacle_backward(call) : mha_cuda_obstacle_backward(call));
+    if (copied) add_copies(to, obstacle_of_backward(call));
     if (!obstacle && own.dbias.rank && !mha_cuda_bias_launches(&own))
         add_why(to, "the gradient of a shared bias in general kernels");
     if (!p->extras.softmax.rank) add_why(to, "no softmax is given: another forward pass");

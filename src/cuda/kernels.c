@@ -79,13 +79,10 @@ mha_cuda_tile mha_cuda_kernel_tile(mha_cuda_kernel kernel)
                         few = {MHA_CUDA_FEW_ROWS, MHA_CUDA_FEW_COLUMNS, MHA_CUDA_FEW_THREADS, 1,
                                (size_t)MHA_CUDA_FEW_STAGES *
                                    ((MHA_CUDA_FEW_ROWS + MHA_CUDA_FEW_COLUMNS) * MHA_CUDA_FEW_DEPTH * EACH + BARRIERS)};
-    if (kernel == MHA_CUDA_K_forward_f32_64) return f32_tile(64);
-    if (kernel == MHA_CUDA_K_forward_f32_128) return f32_tile(128);
-    if (kernel == MHA_CUDA_K_backward_f32_rows_64 || kernel == MHA_CUDA_K_backward_f32_keys_64)
-        return f32_tile_back(64);
-    if (kernel == MHA_CUDA_K_backward_f32_rows_128 || kernel == MHA_CUDA_K_backward_f32_keys_128)
-        return f32_tile_back(128);
-    int n = (int)kernel - MHA_CUDA_K_stats_bf16_64;
+    int n = (int)kernel - MHA_CUDA_K_forward_f32_64;
+    if (n >= 0 && n < 2) return f32_tile(n % 2 ? 128 : 64);
+    if (n >= 2 && n < 6) return f32_tile_back(n % 2 ? 128 : 64);
+    n = (int)kernel - MHA_CUDA_K_stats_bf16_64;
     if (n >= 0 && n < 4) return stats_tile(n % 2 ? 128 : 64);
     if (n >= 4 && n < 8) return pairs_tile(n % 2 ? 128 : 64);
     n = (int)kernel - MHA_CUDA_K_product_bf16_64_nn;

@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 /* K(module, name). The order counts where a family is indexed: norm_*_wide follows its narrow version; products are sorted
- * by type, columns and sides, plain ones by size and sides; statistics on tensor cores and attention of small heads by type and width,
- * and these for sequences that are not alike behind the others. */
+ * by type, columns and sides, plain ones by size and sides; attention of float32 by width; statistics on tensor cores and attention
+ * of small heads by type and width, and these for sequences that are not alike behind the others. */
 /* clang-format off */
 #define MHA_CUDA_SIDES(K, MODULE, NAME) K(MODULE, NAME##_nn) K(MODULE, NAME##_nt) K(MODULE, NAME##_tn) K(MODULE, NAME##_tt)
 #define MHA_CUDA_KERNELS(K)                                                                                            \

@@ -49,6 +49,19 @@ MHA_DEVICE void bring(float (&to)[COUNT][PITCH], const view &t, int64_t at, int 
     for (int n = 0; n < COUNT; n += LINES, from += step) copy_piece(address + n * PITCH * 4, from, row + n < count);
 }
 
+/* The same of rows of a head from row i on, and of keys of a key head from key j on. */
+template <int BLOCK, int COUNT, int PITCH>
+MHA_DEVICE void bring_queries(float (&to)[COUNT][PITCH], const view &t, const sequence &s, int h, int i, int width)
+{
+    bring<BLOCK>(to, t, place(t, s.query_batch, h, s.query_row + i, 0), s.queries - i, width);
+}
+
+template <int BLOCK, int COUNT, int PITCH>
+MHA_DEVICE void bring_keys(float (&to)[COUNT][PITCH], const view &t, const sequence &s, int g, int j, int width)
+{
+    bring<BLOCK>(to, t, place(t, s.key_batch, g, s.key_row + j, 0), s.length - j, width);
+}
+
 template <int COLUMNS> MHA_DEVICE void clear(float (&x)[OWN_LINES][COLUMNS])
 {
 #pragma unroll

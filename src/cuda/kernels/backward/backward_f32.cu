@@ -38,19 +38,6 @@ MHA_DEVICE void bring_rows(float4 *facts, range *keys, const general &c, const s
     facts[n] = make_float4((float)numbers[MHA_CUDA_ROW_REFERENCE], sum != 0 ? (float)(1 / sum) : 0, delta, 0);
 }
 
-/* Lines of q or dout, k or v. */
-template <int BLOCK, int COUNT, int PITCH>
-MHA_DEVICE void bring_queries(float (&to)[COUNT][PITCH], const view &t, const sequence &s, int h, int i, int width)
-{
-    bring<BLOCK>(to, t, place(t, s.query_batch, h, s.query_row + i, 0), s.queries - i, width);
-}
-
-template <int BLOCK, int COUNT, int PITCH>
-MHA_DEVICE void bring_keys(float (&to)[COUNT][PITCH], const view &t, const sequence &s, int g, int j, int width)
-{
-    bring<BLOCK>(to, t, place(t, s.key_batch, g, s.key_row + j, 0), s.length - j, width);
-}
-
 /* From q . k and dO . v to weights and gradients by scores (without the scale), in a tile whose keys begin at j. Own lines are rows or
  * keys. ALL: its rows see all of its keys. */
 template <bool ROWS, bool ALL>

@@ -24,14 +24,6 @@ struct rows_of_thread {
     float top[OWN_LINES], sum[OWN_LINES]; /* largest score; sum of this thread's weights, NaN if a score is lost */
 };
 
-/* A tile of K or V of the keys from j on, on its way. */
-template <int PITCH>
-MHA_DEVICE void bring_keys(float (&to)[KEYS][PITCH], const general &c, const view &t, const sequence &s, int h, int j, int width)
-{
-    const lines keys = key_lines(c, t, s, h / c.share, j);
-    bring<BLOCK>(to, t, keys.at, keys.count, width);
-}
-
 /* Products of the keys from j on become weights relative to the largest score so far. `factor`: what earlier results are multiplied
  * by. ALL: rows see all of these keys. */
 template <bool ALL>
@@ -93,7 +85,7 @@ template <int WIDTH> MHA_DEVICE void forward(const general &c)
     static_assert(sizeof(workspace) <= offsetof(memory<WIDTH>, keys), "what repairs rows has the place of tiles");
     memory<WIDTH> &m = *(memory<WIDTH> *)dynamic_memory<16>();
     piece p = piece_at({c.row_tiles, 1, c.H, c.B}, blockIdx.x);
-    int h = p.head, i = (c.row_tiles - 1 - p.tile) * ROWS; /* the last rows see the most keys */
+    int h = p.head, g = h / c.share, i = (c.row_tiles - 1 - p.tile) * ROWS; /* the last rows see the most keys */
     if (threadIdx.x == 0) m.s = sequence_of(c, p.b);
     __syncthreads();
     if (i >= m.s.padded) return;
@@ -109,21 +101,20 @@ template <int WIDTH> MHA_DEVICE void forward(const general &c)
     }
     int j = any.low / KEYS * KEYS;
     if (j < any.high) {
-        const lines rows = query_lines(c, c.q, m.s, h, i);
-        bring<BLOCK>(m.q, c.q, rows.at, rows.count, c.D);
-        bring_keys(m.k, c, c.k, m.s, h, j, c.D);
+        bring_queries<BLOCK>(m.q, c.q, m.s, h, i, c.D);
+        bring_keys<BLOCK>(m.k, c.k, m.s, g, j, c.D);
     }
     for (; j < any.high; j += KEYS) {
         float x[OWN_LINES][OWN_OTHERS], factor[OWN_LINES];
         pieces_come();
         __syncthreads();
-        bring_keys(m.v, c, c.v, m.s, h, j, c.E);
+        bring_keys<BLOCK>(m.v, c.v, m.s, g, j, c.E);
         multiply_lines(m.q, m.k, x, c.D);
         if (j >= all.low && j + KEYS <= all.high) weigh<true>(m.keys, c.scale, j, x, own, factor);
         else weigh<false>(m.keys, c.scale, j, x, own, factor);
         pieces_come();
         __syncthreads();
-        if (j + KEYS < any.high) bring_keys(m.k, c, c.k, m.s, h, j + KEYS, c.D);
+        if (j + KEYS < any.high) bring_keys<BLOCK>(m.k, c.k, m.s, g, j + KEYS, c.D);
         float part[OWN_LINES][COLUMNS];
         multiply_tile(m.weights, x, m.v, part);
 #pragma unroll
