@@ -156,14 +156,19 @@ if(TARGET mha_cuda)
     set(part_of_attention_sizes strides long_rows)
     set(part_of_backward_exact scores exact)
     set(part_of_layer_cache_ragged equal memories extras steps)
+    set(part_of_backward_hidden what_is_not what_is_visible all bad) # all but numbers of any size, of which it has too many
+    set(sample_of_attention_hidden 1) # every way to hide a key, with every type
+    set(sample_of_backward_hidden 1)
     foreach(name device_memory layer_command attention_random attention_pairs attention_batches attention_sizes attention_hidden attention_huge
         backward backward_exact backward_hidden layer layer_cache layer_cache_projected layer_cache_ragged layer_heads
         layer_intermediates layer_norm layer_padding layer_rotary layer_weights rotary ops_activation ops_dropout
         ops_embedding ops_loss ops_norm nn_linear stats)
       add_test(NAME cuda_host_${name} COMMAND test_${name} ${part_of_${name}})
       mha_label(cuda_host_${name} host)
+      set(sample ${sample_of_${name}} 20)
+      list(GET sample 0 sample)
       set_tests_properties(cuda_host_${name} PROPERTIES ENVIRONMENT
-        "MHA_BACKEND=cuda;MHA_EMULATED_GPU=new;MHA_SAMPLE=20;LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_emulator>")
+        "MHA_BACKEND=cuda;MHA_EMULATED_GPU=new;MHA_SAMPLE=${sample};LD_LIBRARY_PATH=$<TARGET_FILE_DIR:mha_emulator>")
     endforeach()
     set(words_of_stats any_number softmax)
     set(words_of_options any_combination_of_options any_combination_of_maps any_mask_and_dropout any_bias windows_alone few_rows gradients)

@@ -70,6 +70,33 @@ TEST(causal_prefix_does_not_see_suffix)
     }
 }
 
+/* A number that is not finite, in one key or value: NaN in the rows that see it, and not one bit of the others moves. */
+TEST(what_is_visible_spreads_no_further)
+{
+    enum { T = 150, BAD = 70, AFTER = 9 };
+    for_each_isa (isa)
+        for (int n = 0; n < 12; n++) {
+            attention_case c = case_plain(1, 4, 2, T, T, 16, 16);
+            c.causal = true;
+            if (n / 3 % 2) c.window_left = AFTER;
+            case_set_type(&c, (mha_type)(n % 3));
+            problem *clean = problem_make(&c), *spoilt = problem_make(&c);
+            for (int64_t d = 0; d < 16; d++) store_set(n < 6 ? &spoilt->k : &spoilt->v, 0, 1, BAD, d, NAN);
+            problem_refresh(spoilt);
+            mha_context *ctx = context(isa);
+            expect(!problem_run(clean, ctx) && !problem_run(spoilt, ctx), "%s", mha_context_error(ctx));
+            for (int64_t h = 0; h < 4; h++)
+                for (int64_t i = 0; i < T; i++) {
+                    bool sees = h >= 2 && i >= BAD && (!(n / 3 % 2) || i <= BAD + AFTER);
+                    if (!sees) expect_same_row(clean, spoilt, isa, 0, h, i);
+                    else expect(isnan(store_get(&spoilt->out, 0, h, i, 3)), "%s: row %d looks well", isa, (int)i);
+                }
+            mha_context_free(ctx);
+            problem_free(clean);
+            problem_free(spoilt);
+        }
+}
+
 /* ---- Every way to hide a key ------------------------------------------------------------------------------------ */
 
 /* The poisoned problem is the clean one with NaN and infinity wherever nobody looks. */

@@ -164,6 +164,50 @@ TEST(a_bad_number_stays_with_those_who_see_it)
     }
 }
 
+enum { SEEN = 150, BAD = 70, BEFORE = 9 }; /* rows see so many keys before their own */
+
+/* Whether row or key n of a gradient owes something to a key or value (ways 0 and 1) of key head 1, or to a query or dout of head 2. */
+static bool owes(int way, int which, int64_t h, int64_t n)
+{
+    if (which == GRAD_Q) return way < 2 ? h >= 2 && n >= BAD && n <= BAD + BEFORE : h == 2 && n == BAD;
+    if (way == 1 && which == GRAD_V) return false; /* only weights and dout matter to it */
+    return h == 1 && n >= BAD - BEFORE && n <= BAD + (way < 2 ? BEFORE : 0);
+}
+
+/* A number that is not finite in one row or key, where rows see a window: NaN in the gradients that owe something to it, and
+ * what the oracle says of the clean problem in the others. */
+TEST(what_is_visible_spreads_no_further)
+{
+    const char *what[] = {"key", "value", "query", "dout"};
+    for (int n = 0; n < 8; n++) {
+        int way = n % 4;
+        gradient_case c = gradient_plain(case_plain(1, 4, 2, SEEN, SEEN, 16, 16));
+        c.forward.causal = true;
+        c.forward.window_left = BEFORE;
+        if (n >= 4) c.wanted = 1 << GRAD_V;
+        gradients *clean = gradients_make(&c), *spoilt = gradients_make(&c);
+        store *bad[] = {&spoilt->p->k, &spoilt->p->v, &spoilt->p->q, &spoilt->dout};
+        for (int64_t d = 0; d < 16; d++) store_set(bad[way], 0, way < 2 ? 1 : 2, BAD, d, NAN);
+        gradients_refresh(spoilt);
+        for_each_isa (isa) {
+            mha_context *ctx = context(isa);
+            expect(!gradients_run(clean, ctx) && !gradients_run(spoilt, ctx), "%s", mha_context_error(ctx));
+            gradients_solve(clean);
+            for (int which = n < 4 ? GRAD_Q : GRAD_V; which <= GRAD_V; which++)
+                for (int64_t h = 0, at = 5; h < (which == GRAD_Q ? 4 : 2); h++)
+                    for (int64_t i = 0; i < SEEN; i++, at += 16) {
+                        double got = store_get(&spoilt->grad[which], 0, h, i, 5), want = clean->want[which][at];
+                        bool good = owes(way, which, h, i) ? isnan(got) : fabs(got - want) <= clean->allowed[which][at];
+                        expect(good, "%s, %s: gradient %d at [%d,%d] is %g, and %g of the clean problem", isa, what[way],
+                               which, (int)h, (int)i, got, want);
+                    }
+            mha_context_free(ctx);
+        }
+        gradients_free(clean);
+        gradients_free(spoilt);
+    }
+}
+
 /* ---- Finite numbers of any size --------------------------------------------------------------------------------- */
 
 static void enlarge(store *s, double factor)

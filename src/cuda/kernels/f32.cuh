@@ -7,6 +7,7 @@
 #ifndef MHA_CUDA_F32_CUH
 #define MHA_CUDA_F32_CUH
 
+#include "careful.cuh"
 #include "general.cuh"
 
 enum {
@@ -157,6 +158,47 @@ MHA_DEVICE void multiply_tile(float (&weights)[COUNT][WEIGHTS], const float (&x)
 
 /* e^x; 1 for 0. */
 MHA_DEVICE float exp_fast(float x) { return exp2_fast(x * 1.44269504f); }
+
+/* Whether own line a and other line b, of a tile whose keys begin at j, are a row and a key that it sees. */
+template <bool ROWS> MHA_DEVICE bool is_seen(const range *keys, int j, int a, int b)
+{
+    int line = first_line() + 2 * a, other = own_lane() + 16 * b, key = j + (ROWS ? other : line);
+    range r = keys[ROWS ? line : other];
+    return key >= r.low && key < r.high;
+}
+
+/* A weight of 0 does not hide what is not finite. So where some rows of a tile do not see some of its keys, pieces of lines that are
+ * not finite become zeros once they have come: every thread looks at those that it brought. `lost`: the lines that had some, or had
+ * some `before`. */
+template <int BLOCK, int COUNT, int PITCH>
+MHA_DEVICE void clear_lost(float (&tile)[COUNT][PITCH], bool (&lost)[COUNT], bool before = false)
+{
+    enum { PIECES = PITCH / 16 * 4, LINES = BLOCK / PIECES };
+    const uint32_t lanes = PIECES == 32 ? ~0u : 0xffffu << (threadIdx.x & 16);
+    int column = threadIdx.x % PIECES * 4;
+#pragma unroll 1
+    for (int n = threadIdx.x / PIECES; n < COUNT; n += LINES) {
+        float4 *at = (float4 *)&tile[n][column], four = *at;
+        const float piece[4] = {four.x, four.y, four.z, four.w};
+        bool is = is_lost(piece);
+        if (is) *at = make_float4(0, 0, 0, 0);
+        is = __ballot_sync(~0u, is) & lanes;
+        if (column == 0) lost[n] = is || (before && lost[n]);
+    }
+}
+
+/* What sees a lost line is lost as well: its weights become NaN. */
+template <bool ROWS>
+MHA_DEVICE void lose_lines(const bool *lost, const range *keys, int j, float (&x)[OWN_LINES][OWN_OTHERS])
+{
+#pragma unroll
+    for (int b = 0; b < OWN_OTHERS; b++) {
+        if (!lost[own_lane() + 16 * b]) continue;
+#pragma unroll
+        for (int a = 0; a < OWN_LINES; a++)
+            if (is_seen<ROWS>(keys, j, a, b)) x[a][b] = NAN;
+    }
+}
 
 /* The keys that all rows of a tile see that are not padding. */
 MHA_DEVICE range seen_by_all(const general &c, const sequence &s, int i, int rows)

@@ -1,7 +1,6 @@
 /* Gradients of attention of float32 tensors with up to 128 columns, whose rows see keys by position (f32.cuh): of rows (dQ) and of keys
  * (dK and dV) in kernels of their own, which both compute weights, so that no sums of different blocks meet. What they need of rows
  * is in c.rows (general_backward.cu). Blocks meet two or three times a tile; tiles come while others are multiplied. */
-#include "careful.cuh"
 #include "exact_backward.cuh"
 #include "f32.cuh"
 #include <stddef.h>
@@ -21,7 +20,8 @@ template <int WIDTH, int ROW_COUNT> struct memory {
     float4 facts[ROW_COUNT]; /* of rows: reference, 1 / sum, what is subtracted from dO . V */
     range keys[ROW_COUNT];   /* that rows may see */
     sequence s;
-    bool lost[LINES]; /* lines that have to be computed in float64 */
+    bool lost[LINES];           /* lines that have to be computed in float64 */
+    bool lost_others[OTHERS]; /* others that are not finite, if not all own lines meet them */
 };
 
 /* Brings what is known of `count` rows from row i on. */
@@ -48,13 +48,11 @@ MHA_DEVICE void meet(const float4 *facts, const range *keys, float scale, int j,
     for (int a = 0; a < OWN_LINES; a++)
 #pragma unroll
         for (int b = 0; b < OWN_OTHERS; b++) {
-            int line = first_line() + 2 * a, other = own_lane() + 16 * b, row = ROWS ? line : other;
-            int key = j + (ROWS ? other : line);
-            float4 f = facts[row];
+            float4 f = facts[ROWS ? first_line() + 2 * a : own_lane() + 16 * b];
             float weight = exp_fast(held(rounded_product(scale, x[a][b])) - f.x) * f.y;
-            bool visible = ALL || (key >= keys[row].low && key < keys[row].high);
-            x[a][b] = visible ? weight : 0;
-            y[a][b] = visible ? weight * (y[a][b] - f.z) : 0;
+            bool seen = ALL || is_seen<ROWS>(keys, j, a, b);
+            x[a][b] = seen ? weight : 0;
+            y[a][b] = seen ? weight * (y[a][b] - f.z) : 0;
         }
 }
 
@@ -148,10 +146,13 @@ template <int WIDTH> MHA_DEVICE void gradient_of_rows(const general &c)
         bring_keys<BLOCK>(m.others[0], c.k, m.s, g, j, c.D);
         multiply_lines(m.own[1], m.others[1], y, c.E);
         pieces_come();
+        const bool seen = j >= all.low && j + OTHERS <= all.high;
+        if (!seen) clear_lost<BLOCK>(m.others[0], m.lost_others);
         __syncthreads();
         if (j + OTHERS < high) bring_keys<BLOCK>(m.others[1], c.v, m.s, g, j + OTHERS, c.E);
         multiply_lines(m.own[0], m.others[0], x, c.D);
-        meet<true>(j >= all.low && j + OTHERS <= all.high, m.facts, m.keys, c.scale, j, x, y);
+        meet<true>(seen, m.facts, m.keys, c.scale, j, x, y);
+        if (!seen) lose_lines<true>(m.lost_others, m.keys, j, y);
         add_tile(m.weights, y, m.others[0], dq);
     }
     bool any = false;
@@ -215,18 +216,22 @@ template <int WIDTH> MHA_DEVICE void gradient_of_keys(const general &c)
     }
     for (int side = 0; at.tile[side].h < at.end; side ^= 1) {
         float x[OWN_LINES][OWN_OTHERS], y[OWN_LINES][OWN_OTHERS];
-        pieces_come();
-        __syncthreads();
         const row_tile &own = at.tile[side], &next = at.tile[side ^ 1];
+        const range all = seen_by_all(c, m.s, own.i, OTHERS);
+        const bool seen = at.j >= all.low && at.j + LINES <= all.high;
+        pieces_come();
+        if (!seen) clear_lost<BLOCK>(m.others[1], m.lost_others);
+        __syncthreads();
         bring_queries<BLOCK>(m.others[0], c.q, m.s, own.h, own.i, c.D);
         bring_rows(m.facts, m.keys, c, m.s, own.h, own.i, OTHERS);
         if (threadIdx.x == 0) at.tile[side ^ 1] = find_tile(c, m.s, {own.h, own.i + OTHERS}, at.end, at.j, LINES);
         multiply_lines(m.own[1], m.others[1], y, c.E);
         pieces_come();
+        if (!seen) clear_lost<BLOCK>(m.others[0], m.lost_others, true);
         __syncthreads();
         multiply_lines(m.own[0], m.others[0], x, c.D);
-        const range all = seen_by_all(c, m.s, own.i, OTHERS);
-        meet<false>(at.j >= all.low && at.j + LINES <= all.high, m.facts, m.keys, c.scale, at.j, x, y);
+        meet<false>(seen, m.facts, m.keys, c.scale, at.j, x, y);
+        if (!seen) lose_lines<false>(m.lost_others, m.keys, at.j, x), lose_lines<false>(m.lost_others, m.keys, at.j, y);
         if (c.dv.data) add_tile_in_parts(m.weights, x, m.others[1], dv);
         __syncthreads();
         if (next.h < at.end) bring_queries<BLOCK>(m.others[1], c.dout, m.s, next.h, next.i, c.E);

@@ -1,7 +1,6 @@
 /* Forward attention of float32 tensors with up to 128 columns, whose rows see keys by position (f32.cuh). A block has 64 rows, whose
  * warps meet twice a tile of 64 keys: tiles of K come while weights are multiplied, tiles of V while scores are. The order of every
  * sum depends on the place in its sequence alone. */
-#include "careful.cuh"
 #include "exact.cuh"
 #include "f32.cuh"
 #include <stddef.h>
@@ -16,7 +15,8 @@ template <int WIDTH> struct memory {
     float weights[ROWS][WEIGHTS];
     range keys[ROWS]; /* that rows may see */
     sequence s;
-    bool lost[ROWS]; /* rows that have to be computed in float64 */
+    bool lost[ROWS];      /* rows that have to be computed in float64 */
+    bool lost_keys[KEYS]; /* rows of V that are not finite, if not all see them */
 };
 
 /* What thread (y,x) knows of its rows. */
@@ -32,13 +32,11 @@ MHA_DEVICE void weigh(const range *keys, float scale, int j, float (&x)[OWN_LINE
 {
 #pragma unroll
     for (int a = 0; a < OWN_LINES; a++) {
-        range r = ALL ? range{0, 0} : keys[first_line() + 2 * a];
         float most = -INFINITY, sum = 0;
 #pragma unroll
         for (int b = 0; b < OWN_OTHERS; b++) {
-            int key = j + own_lane() + 16 * b;
             x[a][b] = rounded_product(scale, x[a][b]);
-            if (ALL || (key >= r.low && key < r.high)) sum = fmaf(x[a][b], 0.0f, sum);
+            if (ALL || is_seen<true>(keys, j, a, b)) sum = fmaf(x[a][b], 0.0f, sum);
             else x[a][b] = -INFINITY;
             most = fmaxf(most, x[a][b]);
         }
@@ -110,10 +108,13 @@ template <int WIDTH> MHA_DEVICE void forward(const general &c)
         __syncthreads();
         bring_keys<BLOCK>(m.v, c.v, m.s, g, j, c.E);
         multiply_lines(m.q, m.k, x, c.D);
-        if (j >= all.low && j + KEYS <= all.high) weigh<true>(m.keys, c.scale, j, x, own, factor);
+        const bool seen = j >= all.low && j + KEYS <= all.high;
+        if (seen) weigh<true>(m.keys, c.scale, j, x, own, factor);
         else weigh<false>(m.keys, c.scale, j, x, own, factor);
         pieces_come();
+        if (!seen) clear_lost<BLOCK>(m.v, m.lost_keys);
         __syncthreads();
+        if (!seen) lose_lines<true>(m.lost_keys, m.keys, j, x);
         if (j + KEYS < any.high) bring_keys<BLOCK>(m.k, c.k, m.s, g, j + KEYS, c.D);
         float part[OWN_LINES][COLUMNS];
         multiply_tile(m.weights, x, m.v, part);
