@@ -480,6 +480,36 @@ TEST(gradients_have_the_same_bits)
     }
 }
 
+/* dQ of float32 alone, which computes weights again, and with dK and dV, from what these leave behind, on a GPU of so many heads that
+ * they come in two parts; and all of them once more. */
+TEST(gradients_of_float32_in_parts)
+{
+    const bool emulated = getenv("MHA_EMULATED_GPU");
+    const int64_t B = emulated ? 2 : 3, H = emulated ? 2 : 16, T = emulated ? 200 : 2048;
+    if (!there()) return;
+    mha_context *ctx = context_make_on("cuda", NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    for (int n = 0; n < 6; n++) {
+        const unsigned rows = 1 << GRAD_Q, keys = 1 << GRAD_K | 1 << GRAD_V, wanted[] = {rows | keys, rows, keys, rows | keys};
+        gradient_case c = gradient_plain(case_plain(B, H, H / 2, T, T - 1, n % 2 ? 72 : 16, n % 2 ? 72 : 16));
+        gradients *first = NULL;
+        c.forward.causal = n / 2 == 1;
+        if (n / 2 == 2) c.forward.window_left = 70, c.forward.window_right = 3;
+        c.forward.data_seed = (uint64_t)n;
+        for (int way = 0; way < 4; way++) {
+            c.wanted = wanted[way];
+            gradients *g = gradients_make(&c);
+            expect(!gradients_run(g, ctx), "way %d: %s", way, mha_context_error(ctx));
+            for (int t = GRAD_Q; first && t <= GRAD_V; t++)
+                expect(!(wanted[way] >> t & 1) || !memcmp(g->grad[t].bytes, first->grad[t].bytes, g->grad[t].size),
+                       "case %d, way %d: gradient %d has other bits", n, way, t);
+            if (first) gradients_free(g);
+            else first = g;
+        }
+        gradients_free(first);
+    }
+    mha_context_free(ctx);
+}
+
 /* Few rows whose scores overflow, in two of three query heads of one sequence, and values that do, in the other one: they are computed
  * again, in float64, and the rows beside them are not. */
 TEST(numbers_of_any_size_in_few_rows)

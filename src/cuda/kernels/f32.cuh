@@ -2,7 +2,7 @@
  *
  * A warp has 16 lines (rows of Q, or keys) and needs nothing of the others. Its thread (y,x), 2 by 16, has lines y + 2a. It multiplies
  * them with lines x + 16b of a tile of 64 others, and the numbers that come of that, weights of 32 others at a time, with
- * columns 4x to 4x + 3 of each 64 columns of a tile. So 8 by 4 sums, or 8 by 8, take numbers from shared memory in pieces of 16
+ * columns 4x to 4x + 3 of each 64 columns of a tile. So 8 by 4 sums, or 8 by 8 of 128 columns, take numbers from shared memory in pieces of 16
  * bytes: neighbours in a warp read the same one of the other tile, so that 16 lanes read 128 bytes. */
 #ifndef MHA_CUDA_F32_CUH
 #define MHA_CUDA_F32_CUH
@@ -169,7 +169,7 @@ template <bool ROWS> MHA_DEVICE bool is_seen(const range *keys, int j, int a, in
 
 /* A weight of 0 does not hide what is not finite. So where some rows of a tile do not see some of its keys, pieces of lines that are
  * not finite become zeros once they have come: every thread looks at those that it brought. `lost`: the lines that had some, or had
- * some `before`. */
+ * some `before`, when the same threads wrote this of a tile of the same shape. */
 template <int BLOCK, int COUNT, int PITCH>
 MHA_DEVICE void clear_lost(float (&tile)[COUNT][PITCH], bool (&lost)[COUNT], bool before = false)
 {
@@ -200,7 +200,7 @@ MHA_DEVICE void lose_lines(const bool *lost, const range *keys, int j, float (&x
     }
 }
 
-/* The keys that all rows of a tile see that are not padding. */
+/* The keys that all rows of a tile see that are not padding. Padding is zeros that weigh nothing, or is not stored. */
 MHA_DEVICE range seen_by_all(const general &c, const sequence &s, int i, int rows)
 {
     if (i >= s.queries) return {0, 0};

@@ -190,7 +190,9 @@ void copies_wait(int pending)
 void fetch(uint32_t to, const void *from, bool there)
 {
     if (to % 16 || (uintptr_t)from % 16) fail("a piece whose address is not a multiple of 16");
-    self().pieces.add({to, from, there});
+    const piece_load piece = {to, from, there};
+    if (random_number() % 2) perform(piece); /* as early as it can come; else as late */
+    else self().pieces.add(piece);
 }
 
 void fetches_commit(void) { self().pieces.close(); }

@@ -300,7 +300,8 @@ void go_on(int n)
     if (!_setjmp(scheduler)) _longjmp(self().place, 1);
 }
 
-/* Warps in turns, from any one on; now and then some lanes fall behind the others of theirs. */
+/* Warps in turns, from any one on; now and then some lanes fall behind the others of theirs. And some warps of a block are slow: they go
+ * on when all others wait. */
 void run_block(int count)
 {
     alive = count;
@@ -308,8 +309,9 @@ void run_block(int count)
     memset(meeting, 0, sizeof meeting);
     memset(shared, 0xFF, sizeof shared); /* NaN */
     for (int n = 0; n < count; n++) prepare(n);
-    while (alive) {
-        bool any = false;
+    const uint32_t slow = random_number() & random_number();
+    for (bool others_wait = false; alive;) {
+        bool any = false, fast = false;
         const int first = (int)(random_number() % (unsigned)count) / WARP * WARP;
         uint32_t lanes = 0;
         for (int k = 0; k < count; k++) {
@@ -317,9 +319,12 @@ void run_block(int count)
             if (n % WARP == 0) lanes = random_number() % 4 ? ~0u : random_number();
             if (!is_ready(threads[n])) continue;
             any = true;
+            if (slow >> n / WARP & 1 && !others_wait) continue;
+            fast = fast || !(slow >> n / WARP & 1);
             if (lanes >> n % WARP & 1) go_on(n);
             if (copies_are_under_way() && random_number() % 8 == 0) copies_come();
         }
+        others_wait = !fast;
         if (!any && !copies_come()) fail("its threads wait for each other");
     }
     if (copies_come()) fail("it ends before its copies have come");

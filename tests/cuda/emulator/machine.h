@@ -1,7 +1,7 @@
 /* A multiprocessor on the CPU. It has one block of a kernel at a time, whose threads run in turns: each until it waits, for others of
- * its warp or block, for copies or for products. What goes on beside threads is late: bulk copies come in any order, products and
- * other copies when somebody waits for them, so that a kernel that does not wait, or writes over what is still read, has other
- * results. */
+ * its warp or block, for copies or for products. What goes on beside threads is early or late: bulk copies come in any order, other
+ * copies at once or when somebody waits for them, products as a rule then. And some warps fall behind the others. So a kernel that does
+ * not wait, or writes over what is still read, has other results. */
 #ifndef EMULATOR_MACHINE_H
 #define EMULATOR_MACHINE_H
 
