@@ -20,8 +20,8 @@ typedef struct pass {
     const ref_attention *a;
     const ref_gradients *g;
     double scale;
-    double *out, *lse;                  /* (B,H,Tq,E), (B,H,Tq) */
-    double *capped, *weights, *dropped; /* (B,H,Tq,Tk) */
+    const double *out, *lse;                  /* (B,H,Tq,E), (B,H,Tq) */
+    const double *capped, *weights, *dropped; /* (B,H,Tq,Tk) */
 } pass;
 
 static double *zeros(int64_t count)
@@ -99,30 +99,38 @@ static void start(const ref_attention *a, const ref_gradients *g)
     clear(g->dsinks, a->H);
 }
 
-void ref_attention_backward(const ref_attention *a, const ref_gradients *g)
+static ref_result run_forward(const ref_attention *a)
 {
     int64_t rows = a->B * a->H * a->Tq;
+    ref_result forward = {.out = zeros(rows * a->E), .lse = zeros(rows)};
+    forward.stage[REF_CAPPED] = zeros(rows * a->Tk);
+    forward.stage[REF_SOFTMAX] = zeros(rows * a->Tk);
+    forward.stage[REF_DROPPED] = zeros(rows * a->Tk);
+    ref_attention_forward(a, &forward);
+    return forward;
+}
+
+static void free_forward(ref_result *forward)
+{
+    free(forward->out);
+    free(forward->lse);
+    for (int n = 0; n < REF_STAGES; n++) free(forward->stage[n]);
+}
+
+void ref_attention_backward(const ref_attention *a, const ref_gradients *g)
+{
+    ref_result forward = g->forward ? *g->forward : run_forward(a);
     pass s = {.a = a,
               .g = g,
               .scale = isnan(a->scale) ? 1 / sqrt((double)a->D) : a->scale,
-              .out = zeros(rows * a->E),
-              .lse = zeros(rows),
-              .capped = zeros(rows * a->Tk),
-              .weights = zeros(rows * a->Tk),
-              .dropped = zeros(rows * a->Tk)};
-    ref_result forward = {.out = s.out, .lse = s.lse};
-    forward.stage[REF_CAPPED] = s.capped;
-    forward.stage[REF_SOFTMAX] = s.weights;
-    forward.stage[REF_DROPPED] = s.dropped;
-    ref_attention_forward(a, &forward);
-
+              .out = forward.out,
+              .lse = forward.lse,
+              .capped = forward.stage[REF_CAPPED],
+              .weights = forward.stage[REF_SOFTMAX],
+              .dropped = forward.stage[REF_DROPPED]};
     start(a, g);
     for (int64_t b = 0; b < a->B; b++)
         for (int64_t h = 0; h < a->H; h++)
             for (int64_t i = 0; i < a->Tq; i++) go_back(&s, b, h, i);
-    free(s.out);
-    free(s.lse);
-    free(s.capped);
-    free(s.weights);
-    free(s.dropped);
+    if (!g->forward) free_forward(&forward);
 }

@@ -56,6 +56,7 @@ typedef struct ref_gradients {
     const double *dout; /* (B,H,Tq,E) */
     const double *dlse; /* (B,H,Tq) or NULL */
     const double *out;  /* (B,H,Tq,E) or NULL: what forward gave, where that was rounded; dout . out is taken from it */
+    const ref_result *forward; /* all that forward gave for the same call, or NULL: it runs again */
 
     double *dq;      /* (B,H,Tq,D) */
     double *dk;      /* (B,G,Tk,D) */

@@ -27,11 +27,19 @@ typedef struct row {
     const problem *p;
     int64_t b, h, i, at; /* at: (b,h,i,0) of a (B,H,Tq,Tk) array */
     double lse, *error;  /* error (Tk): of the masked scores */
+    float *sum;          /* (E), room for naive_error */
     double sink, sink_error, largest_error;
     bool ordinary;
 } row;
 
 /* ---- Scores ----------------------------------------------------------------------------------------------------- */
+
+/* |k| (D,Tk) of k (Tk,D): sums over d then run side by side for all keys. */
+static void absolute_columns(double *to, const double *k, int64_t Tk, int64_t D)
+{
+    for (int64_t j = 0; j < Tk; j++)
+        for (int64_t d = 0; d < D; d++) to[d * Tk + j] = fabs(k[j * D + d]);
+}
 
 /* sums (B,H,Tq,Tk) of |scale q_d k_d|. A query below the normal range has fewer bits once it is scaled: that is an
  * error relative to FLT_MIN. Engines take bfloat16 numbers below the normal range for zero. */
@@ -42,15 +50,21 @@ static double *absolute_sums(const problem *p)
     double scale = isnan(p->ref.scale) ? 1 / sqrt((double)c->D) : fabs(p->ref.scale),
            tiny = scale * (double)FLT_MIN / U;
     bool halves = c->type_q == MHA_BFLOAT16 && c->type_k == MHA_BFLOAT16 && c->type_v == MHA_BFLOAT16;
+    double *keys = array(c->Tk * c->D, sizeof *keys);
     for (int64_t b = 0; b < c->B; b++)
-        for (int64_t h = 0; h < c->H; h++)
-            for (int64_t i = 0; i < c->Tq; i++)
-                for (int64_t j = 0; j < c->Tk; j++, next++) {
-                    const double *q = p->ref.q + ((b * c->H + h) * c->Tq + i) * c->D;
-                    const double *k = p->ref.k + ((b * c->G + h / (c->H / c->G)) * c->Tk + j) * c->D;
-                    for (int64_t d = 0; d < c->D; d++) *next += (scale * fabs(q[d]) + (double)FLT_MIN) * fabs(k[d]);
-                    for (int64_t d = 0; halves && d < c->D; d++) *next += tiny * (fabs(q[d]) + fabs(k[d]));
+        for (int64_t h = 0; h < c->H; h++) {
+            absolute_columns(keys, p->ref.k + (b * c->G + h / (c->H / c->G)) * c->Tk * c->D, c->Tk, c->D);
+            for (int64_t i = 0; i < c->Tq; i++, next += c->Tk) {
+                const double *q = p->ref.q + ((b * c->H + h) * c->Tq + i) * c->D;
+                for (int64_t d = 0; d < c->D; d++) {
+                    double factor = scale * fabs(q[d]) + (double)FLT_MIN;
+                    for (int64_t j = 0; j < c->Tk; j++) next[j] += factor * keys[d * c->Tk + j];
                 }
+                for (int64_t d = 0; halves && d < c->D; d++)
+                    for (int64_t j = 0; j < c->Tk; j++) next[j] += tiny * (fabs(q[d]) + keys[d * c->Tk + j]);
+            }
+        }
+    free(keys);
     return sums;
 }
 
@@ -166,20 +180,22 @@ static void bound_out(const row *r)
     bool ordinary = r->ordinary && c->D <= 128 && c->Tk <= 4096, half = c->type_v == MHA_FLOAT16;
     double unit = half ? 0x1.02p-11 : 0x1.02p-8, coarse = half ? 0x1p-25 : 0; /* of weights that an engine rounds */
     for (int64_t j = 0; j < c->Tk; j++)
-        for (int64_t e = 0; s[j] > -INFINITY && e < c->E; e++) largest = fmax(largest, fabs(v[j * c->E + e]));
+        for (int64_t e = 0; s[j] > -INFINITY && e < c->E; e++)
+            if (fabs(v[j * c->E + e]) > largest) largest = fabs(v[j * c->E + e]);
     if (c->dropout > 0 && c->dropout < 1) largest /= 1 - (double)c->dropout;
-    for (int64_t e = 0; e < c->E; e++) {
-        double error = (double)FLT_MIN, rounded = 0;
-        for (int64_t j = 0; j < c->Tk; j++) {
-            if (s[j] == -INFINITY) continue;
-            double lost = p->allowed.weights[r->at + j];
-            error += (lost + rounding * (weight[j] + lost)) * fabs(v[j * c->E + e]);
-            rounded += (unit * (weight[j] + lost) + coarse * kept) * fabs(v[j * c->E + e]) + (double)FLT_MIN * kept;
+    int64_t first = ((r->b * c->H + r->h) * c->Tq + r->i) * c->E;
+    double *restrict error = p->allowed.out + first, *restrict rounded = p->allowed.rounded + first;
+    for (int64_t e = 0; e < c->E; e++) error[e] = (double)FLT_MIN, rounded[e] = 0;
+    for (int64_t j = 0; j < c->Tk; j++) {
+        if (s[j] == -INFINITY) continue;
+        double lost = p->allowed.weights[r->at + j], factor = lost + rounding * (weight[j] + lost);
+        double step = unit * (weight[j] + lost) + coarse * kept, floor = (double)FLT_MIN * kept;
+        for (int64_t e = 0; e < c->E; e++) {
+            error[e] += factor * fabs(v[j * c->E + e]);
+            rounded[e] += step * fabs(v[j * c->E + e]) + floor;
         }
-        if (ordinary) error = fmin(error, 2e-6 * largest + (double)FLT_MIN);
-        p->allowed.out[((r->b * c->H + r->h) * c->Tq + r->i) * c->E + e] = error;
-        p->allowed.rounded[((r->b * c->H + r->h) * c->Tq + r->i) * c->E + e] = rounded;
     }
+    for (int64_t e = 0; ordinary && e < c->E; e++) error[e] = fmin(error[e], 2e-6 * largest + (double)FLT_MIN);
 }
 
 /* The naive computation in a 16-bit type: weights rounded to it, products summed in float32, the sum rounded to it. */
@@ -189,14 +205,15 @@ static double naive_error(const row *r)
     const attention_case *c = &p->c;
     const double *v = p->ref.v + (r->b * c->G + r->h / (c->H / c->G)) * c->Tk * c->E;
     double worst = 0;
+    for (int64_t e = 0; e < c->E; e++) r->sum[e] = 0;
+    for (int64_t j = 0; j < c->Tk; j++) {
+        double weight = p->want.stage[REF_DROPPED][r->at + j];
+        float rounded = (float)round_to(c->type_out, weight);
+        for (int64_t e = 0; weight > 0 && e < c->E; e++) r->sum[e] += rounded * (float)v[j * c->E + e];
+    }
     for (int64_t e = 0; e < c->E; e++) {
-        float sum = 0;
-        for (int64_t j = 0; j < c->Tk; j++) {
-            double weight = p->want.stage[REF_DROPPED][r->at + j];
-            if (weight > 0) sum += (float)round_to(c->type_out, weight) * (float)v[j * c->E + e];
-        }
         double want = p->want.out[((r->b * c->H + r->h) * c->Tq + r->i) * c->E + e];
-        double error = fabs(round_to(c->type_out, (double)sum) - want);
+        double error = fabs(round_to(c->type_out, (double)r->sum[e]) - want);
         worst = fmax(worst, isfinite(error) ? error : half_ulp(c->type_out, want)); /* the naive sum overflowed */
     }
     return worst;
@@ -204,10 +221,11 @@ static double naive_error(const row *r)
 
 /* ---- All rows --------------------------------------------------------------------------------------------------- */
 
-static void bound_row(problem *p, const double *sums, double *error, int64_t b, int64_t h, int64_t i)
+/* `r` comes with the memory that all rows share. */
+static void bound_row(problem *p, const double *sums, row r, int64_t b, int64_t h, int64_t i)
 {
     int64_t index = (b * p->c.H + h) * p->c.Tq + i;
-    row r = {.p = p, .b = b, .h = h, .i = i, .at = index * p->c.Tk, .lse = p->want.lse[index], .error = error};
+    r.p = p, r.b = b, r.h = h, r.i = i, r.at = index * p->c.Tk, r.lse = p->want.lse[index];
     r.sink = p->ref.sinks ? p->ref.sinks[h] : -INFINITY;
     r.sink_error = p->ref.sinks ? 4 * U * fabs(r.sink) : 0;
     r.largest_error = r.sink_error;
@@ -226,7 +244,8 @@ void bounds_make(problem *p)
 {
     const attention_case *c = &p->c;
     int64_t rows = c->B * c->H * c->Tq;
-    double *sums = absolute_sums(p), *error = array(c->Tk, sizeof *error);
+    double *sums = absolute_sums(p);
+    row shared = {.error = array(c->Tk, sizeof(double)), .sum = array(c->E, sizeof(float))};
     for (int s = 0; s < 3; s++) p->allowed.scores[s] = array(rows * c->Tk, sizeof(double));
     p->allowed.softmax = array(rows * c->Tk, sizeof(double));
     p->allowed.weights = array(rows * c->Tk, sizeof(double));
@@ -236,9 +255,10 @@ void bounds_make(problem *p)
     p->allowed.naive = array(c->B * c->H, sizeof(double));
     for (int64_t b = 0; b < c->B; b++)
         for (int64_t h = 0; h < c->H; h++)
-            for (int64_t i = 0; i < p->queries[b]; i++) bound_row(p, sums, error, b, h, i);
+            for (int64_t i = 0; i < p->queries[b]; i++) bound_row(p, sums, shared, b, h, i);
     free(sums);
-    free(error);
+    free(shared.error);
+    free(shared.sum);
 }
 
 void bounds_free(bounds *allowed)

@@ -97,10 +97,10 @@ static void bound_score(bound *s, const pair *x, double common, double common_er
     const problem *p = g->p;
     int64_t D = p->c.D, E = p->c.E;
     const double *dout = s->dout + x->row * E, *v = p->ref.v + x->key * E;
-    double dw = 0, ds = s->ds[x->at], cap = p->ref.softcap;
-    for (int64_t e = 0; e < E; e++) dw += dout[e] * v[e] * x->kept;
-    double dw_error = U * ((4 + (double)E / 2) * absolute_dot(dout, v, E) * x->kept + 4 * fabs(dw + common));
-    for (int64_t e = 0; e < E; e++) dw_error += s->flushed * (fabs(dout[e]) + fabs(v[e])) * x->kept;
+    double dw = 0, absolute = 0, ds = s->ds[x->at], cap = p->ref.softcap;
+    for (int64_t e = 0; e < E; e++) dw += dout[e] * v[e] * x->kept, absolute += fabs(dout[e] * v[e]);
+    double dw_error = U * ((4 + (double)E / 2) * absolute * x->kept + 4 * fabs(dw + common));
+    for (int64_t e = 0; s->flushed > 0 && e < E; e++) dw_error += s->flushed * (fabs(dout[e]) + fabs(v[e])) * x->kept;
     double X = dw_error + common_error;
     double S = x->weight_error * (fabs(dw + common) + X) + x->weight * X + UNDERFLOW;
     double flat = cap > 0 ? p->want.stage[REF_CAPPED][x->at] / cap : 0, slope = 1 - flat * flat;
@@ -109,11 +109,13 @@ static void bound_score(bound *s, const pair *x, double common, double common_er
     double T = s->scale * (S * (slope + C) + fabs(ds) * C), t = s->scale * fabs(ds) * slope;
     T += s->grown * (t + T) + s->coarse * s->scale;
     double rows = (double)p->c.Tq * s->share, distance = fabs((double)(ref_position(&p->ref, x->b, x->i) - x->j));
+    double of_k = T + loss_of((double)p->c.Tk) * t, of_q = T + loss_of(rows) * t, flushed = s->flushed * (t + T);
+    double floor = fabs(ds) * slope * SUBNORMAL + flushed + UNDERFLOW;
+    const double *q = p->ref.q + x->row * D, *k = p->ref.k + x->key * D;
+    double *restrict dq = g->allowed[GRAD_Q] + x->row * D, *restrict dk = g->allowed[GRAD_K] + x->key * D;
     for (int64_t d = 0; d < D; d++) {
-        g->allowed[GRAD_Q][x->row * D + d] +=
-            (T + loss_of((double)p->c.Tk) * t) * fabs(p->ref.k[x->key * D + d]) + s->flushed * (t + T) + UNDERFLOW;
-        g->allowed[GRAD_K][x->key * D + d] += (T + loss_of(rows) * t) * fabs(p->ref.q[x->row * D + d]);
-        g->allowed[GRAD_K][x->key * D + d] += fabs(ds) * slope * SUBNORMAL + s->flushed * (t + T) + UNDERFLOW;
+        dq[d] += of_k * fabs(k[d]) + flushed + UNDERFLOW;
+        dk[d] = dk[d] + of_q * fabs(q[d]) + floor;
     }
     double all = (double)(p->c.B * p->c.Tq * p->c.Tk);
     if (p->bias.bytes) {
@@ -131,8 +133,9 @@ static void bound_value(const bound *s, const pair *x)
     /* Weights are rounded before or after what dropout multiplies them by. */
     double coarse = s->coarse * fmax(1, x->kept);
     double error = (x->weight_error + (loss_of(rows) + s->rounded) * (x->weight + x->weight_error)) * x->kept + coarse;
-    for (int64_t e = 0; e < E; e++)
-        s->g->allowed[GRAD_V][x->key * E + e] += error * fabs(s->dout[x->row * E + e]) + UNDERFLOW;
+    const double *dout = s->dout + x->row * E;
+    double *restrict dv = s->g->allowed[GRAD_V] + x->key * E;
+    for (int64_t e = 0; e < E; e++) dv[e] += error * fabs(dout[e]) + UNDERFLOW;
 }
 
 static void bound_sink(const bound *s, int64_t h, int64_t row, double common, double common_error)
@@ -260,7 +263,8 @@ void gradients_solve(gradients *g)
     s.most = p->tensor_cores && (half || brief) ? largest(p) : NULL;
     if (!p->want.out) problem_solve(p);
     make_room(g);
-    ref_gradients r = {.dout = s.dout, .dlse = s.dlse, .out = s.out, .dbias = s.ds, .dslopes = slopes};
+    ref_gradients r = {
+        .dout = s.dout, .dlse = s.dlse, .out = s.out, .forward = &p->want, .dbias = s.ds, .dslopes = slopes};
     r.dq = g->want[GRAD_Q];
     r.dk = g->want[GRAD_K];
     r.dv = g->want[GRAD_V];
