@@ -159,7 +159,7 @@ if(TARGET mha_cuda)
     set(part_of_backward_hidden what_is_not what_is_visible all bad) # all but numbers of any size, of which it has too many
     set(sample_of_attention_hidden 1) # every way to hide a key, with every type
     set(sample_of_backward_hidden 1)
-    foreach(name device_memory layer_command attention_random attention_pairs attention_batches attention_sizes attention_hidden attention_huge
+    foreach(name device_memory layer_command attention_random attention_pairs attention_batches attention_sizes attention_hidden attention_huge attention_overlap
         backward backward_exact backward_hidden layer layer_cache layer_cache_projected layer_cache_ragged layer_heads
         layer_intermediates layer_norm layer_padding layer_rotary layer_weights rotary ops_activation ops_dropout
         ops_embedding ops_loss ops_norm nn_linear stats)
@@ -216,8 +216,17 @@ if(TARGET mha_cuda)
         set_tests_properties(cuda_${check} PROPERTIES ENVIRONMENT MHA_CASES=2)
       endif()
     endforeach()
+    foreach(check memcheck_attention_random memcheck_backward racecheck_attention_random racecheck_backward) # float32
+      if(MHA_COMPUTE_SANITIZER)
+        string(REGEX MATCH "^([a-z]+)_(.*)" tool ${check})
+        add_test(NAME cuda_${check} COMMAND ${MHA_COMPUTE_SANITIZER} --tool ${CMAKE_MATCH_1} --error-exitcode 1
+          $<TARGET_FILE:test_${CMAKE_MATCH_2}> any_sight_of_float32)
+        mha_label(cuda_${check} cuda)
+        set_tests_properties(cuda_${check} PROPERTIES ENVIRONMENT "MHA_BACKEND=cuda;MHA_SAMPLE=20")
+      endif()
+    endforeach()
     # The tests of the CPU's attention, with the general kernels and, where they can, those of Hopper; and of the layer.
-    foreach(name device_memory layer_command attention_batches attention_hidden attention_huge attention_pairs
+    foreach(name device_memory layer_command attention_batches attention_hidden attention_huge attention_overlap attention_pairs
         attention_properties attention_random attention_sizes backward backward_exact backward_hidden layer layer_cache layer_cache_projected layer_cache_ragged
         layer_heads
         layer_intermediates layer_norm layer_padding layer_rotary layer_weights rotary ops_activation ops_dropout

@@ -198,8 +198,8 @@ TEST(what_is_visible_spreads_no_further)
                     for (int64_t i = 0; i < SEEN; i++, at += 16) {
                         double got = store_get(&spoilt->grad[which], 0, h, i, 5), want = clean->want[which][at];
                         bool good = owes(way, which, h, i) ? isnan(got) : fabs(got - want) <= clean->allowed[which][at];
-                        expect(good, "%s, %s: gradient %d at [%d,%d] is %g, and %g of the clean problem", isa, what[way],
-                               which, (int)h, (int)i, got, want);
+                        expect(good, "%s, %s: gradient %d at [%d,%d] is %g, and %g of the clean problem", isa,
+                               what[way], which, (int)h, (int)i, got, want);
                     }
             mha_context_free(ctx);
         }

@@ -489,7 +489,8 @@ TEST(gradients_of_float32_in_parts)
     if (!there()) return;
     mha_context *ctx = context_make_on("cuda", NULL, 1, (mha_parallel){NULL, NULL}, NULL);
     for (int n = 0; n < 6; n++) {
-        const unsigned rows = 1 << GRAD_Q, keys = 1 << GRAD_K | 1 << GRAD_V, wanted[] = {rows | keys, rows, keys, rows | keys};
+        const unsigned rows = 1 << GRAD_Q, keys = 1 << GRAD_K | 1 << GRAD_V,
+                       wanted[] = {rows | keys, rows, keys, rows | keys};
         gradient_case c = gradient_plain(case_plain(B, H, H / 2, T, T - 1, n % 2 ? 72 : 16, n % 2 ? 72 : 16));
         gradients *first = NULL;
         c.forward.causal = n / 2 == 1;

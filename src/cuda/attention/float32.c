@@ -47,7 +47,8 @@ static int64_t heads_of_part(const mha_gradient_call *call, const mha_cuda_gener
     if (!wants_rows(call) || !wants_keys(call) || !all || !room || room > most) return 0;
     const int64_t parts = (all - 1) / (most / room) + 1, each = (all - 1) / parts + 1;
     const mha_cuda_tile tile = mha_cuda_kernel_tile(mha_cuda_float32_keys_kernel(p));
-    const int64_t at_once = mha_cuda_of(p->ctx)->processors * tile.blocks, blocks = each * ((c->Tk - 1) / tile.rows + 1);
+    const int64_t at_once = mha_cuda_of(p->ctx)->processors * tile.blocks,
+                  blocks = each * ((c->Tk - 1) / tile.rows + 1);
     const int64_t rounds = (blocks - 1) / at_once + 1;
     const bool alike = !c->causal && c->window_left < 0 && c->window_right < 0;
     return each == all || (alike ? 5 * blocks >= 4 * rounds * at_once : rounds >= 4) ? each : 0;
@@ -67,14 +68,16 @@ mha_status mha_cuda_float32_gradients(const mha_gradient_call *call, mha_cuda_ge
     const mha_cuda_kernel keys = mha_cuda_float32_keys_kernel(p);
     const int64_t all = p->B * p->G, part = heads_of_part(call, c);
     if (!part && wants_rows(call))
-        TRY(start(p, is_wide(p) ? MHA_CUDA_K_backward_f32_rows_128 : MHA_CUDA_K_backward_f32_rows_64, c, c->Tq, p->H * p->B));
+        TRY(start(p, is_wide(p) ? MHA_CUDA_K_backward_f32_rows_128 : MHA_CUDA_K_backward_f32_rows_64, c, c->Tq,
+                  p->H * p->B));
     if (!part && wants_keys(call)) TRY(start(p, keys, c, c->Tk, all));
     for (int64_t first = 0; part && first < all; first += part) {
         int64_t some = all - first < part ? all - first : part;
         c->first_head = (int32_t)first;
         TRY(start(p, keys, c, c->Tk, some));
-        TRY(start(p, is_wide(p) ? MHA_CUDA_K_backward_f32_rows_by_scores_128 : MHA_CUDA_K_backward_f32_rows_by_scores_64, c, c->Tq,
-                  some * p->share));
+        TRY(start(p,
+                  is_wide(p) ? MHA_CUDA_K_backward_f32_rows_by_scores_128 : MHA_CUDA_K_backward_f32_rows_by_scores_64,
+                  c, c->Tq, some * p->share));
     }
     return MHA_OK;
 }
