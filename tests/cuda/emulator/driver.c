@@ -1,7 +1,8 @@
 /* A libcuda.so.1 without a GPU, so that the plug-in and its kernels are tested everywhere: device memory is the host's, kernels are
  * those of src/cuda, compiled for the CPU (machine.h), and run when they are launched or when their graph is replayed. It is
  * strict where the real driver is: a context must be current, allocation during a capture needs the relaxed mode, tensor maps
- * have their alignments and limits, shared memory over 48 KiB must be asked for. At the end of the process nothing may be left.
+ * have their alignments and limits, shared memory over 48 KiB must be asked for. At the end of the process nothing may be left. It has
+ * one state for all threads of the host: calls of several at once are for a GPU.
  *
  * MHA_EMULATED_GPU=none: there is no GPU; old: one of compute capability 8.0; two: that and a new one. MHA_EMULATED_REFUSES: no kernel can be launched. */
 #include "cuda/emulator/launch.h"

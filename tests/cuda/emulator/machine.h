@@ -19,7 +19,8 @@ enum { WARP = 32, GROUP = 128 };
 
 /* ---- Shared memory ---------------------------------------------------------------------------------------------- */
 
-/* What a launch asks for; its addresses begin at 0. Those of variables are anywhere. */
+/* What a launch asks for, NaN at first; its addresses begin at 0. Variables in shared memory are anywhere, keep what the block before
+ * left, and nobody looks whether they are written behind. */
 extern unsigned char shared[227 * 1024];
 
 inline void *at(uint32_t address) { return shared + (int32_t)address; }
