@@ -309,7 +309,8 @@ void run_block(int count)
     memset(meeting, 0, sizeof meeting);
     memset(shared, 0xFF, sizeof shared); /* NaN */
     for (int n = 0; n < count; n++) prepare(n);
-    const uint32_t slow = random_number() & random_number();
+    uint32_t slow = random_number();
+    slow &= random_number(); /* one in four */
     for (bool others_wait = false; alive;) {
         bool any = false, fast = false;
         const int first = (int)(random_number() % (unsigned)count) / WARP * WARP;
