@@ -182,7 +182,8 @@ MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
  * a mask, bias, softcap or slope; heatmap, sets, top_weights, top_keys and distances on a grid do not. Calls whose
  * tensors are all float32, with D and E of multiples of 4 up to 128 and such strides (or copies, and of 0 as well), have
  * kernels of their own, without tensor cores, unless there is a mask, bias, softcap, slope or dropout, or weights or scores
- * are asked for. Their gradients take up to 512 MB of scratch. Anything else runs in general kernels, in float32. Products of two bfloat16 or two float16 factors run on tensor cores, others in float32.
+ * are asked for. Anything else runs in general kernels, in float32. Products of two bfloat16 or two float16 factors run on
+ * tensor cores, others in float32.
  *
  * Results are the same bits on every run and for any number of multiprocessors, and those of a sequence depend neither on
  * other sequences of its batch nor on padding: types, widths, options and its own rows and keys choose its kernels. Where

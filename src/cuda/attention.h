@@ -30,12 +30,11 @@ mha_status mha_cuda_small_some(const mha_problem *p, bool run, const int32_t *co
 int32_t mha_cuda_decode_splits(const mha_problem *p);
 int64_t mha_cuda_decode_all_blocks(const mha_problem *p);
 
-/* The kernels for a float32 call: forward, and of gradients of rows and keys, which are told what the general ones are, and take scratch of
- * their own. */
+/* The kernels for a float32 call: forward, and of gradients of rows and keys, which are told what the general ones are. */
 mha_cuda_kernel mha_cuda_float32_kernel(const mha_problem *p);
 mha_cuda_kernel mha_cuda_float32_keys_kernel(const mha_problem *p);
-void mha_cuda_float32_scratch(const mha_gradient_call *call, mha_arena *arena, mha_cuda_general *c);
-mha_status mha_cuda_float32_gradients(const mha_gradient_call *call, mha_cuda_general *c);
+mha_status mha_cuda_float32_rows(const mha_problem *p, const mha_cuda_general *c);
+mha_status mha_cuda_float32_keys(const mha_problem *p, const mha_cuda_general *c);
 
 /* What the general kernels are told of a call, without scratch, gradients and maps. */
 mha_cuda_general mha_cuda_describe_general(const mha_problem *p);

@@ -183,16 +183,14 @@ mha_status mha_cuda_general_backward(const mha_gradient_call *call, mha_arena *a
     const mha_attention_gradients *g = &call->gradients;
     mha_cuda_general c = mha_cuda_describe_general(p);
     int64_t rows = mha_arena_times(p->q.size[0] * p->H, p->q.size[2]);
-    const bool float32 = !mha_cuda_float32_obstacle_backward(call);
     MHA_TAKE(arena, c.rows, mha_arena_times(rows, MHA_CUDA_ROW_NUMBERS));
-    if (float32) mha_cuda_float32_scratch(call, arena, &c);
     if (!run) return MHA_OK;
     if (!p->B || !p->H) return clear_all(call);
     add_gradients(&c, call);
     TRY(start_rows(p, &c));
-    if (float32) TRY(mha_cuda_float32_gradients(call, &c));
-    if (!float32 && (g->q.rank || g->alibi_slopes.rank)) TRY(start_gradient_of_rows(p, &c));
-    if (!float32 && (g->k.rank || g->v.rank)) TRY(start_gradient_of_keys(p, &c));
+    const bool float32 = !mha_cuda_float32_obstacle_backward(call);
+    if (g->q.rank || g->alibi_slopes.rank) TRY(float32 ? mha_cuda_float32_rows(p, &c) : start_gradient_of_rows(p, &c));
+    if (g->k.rank || g->v.rank) TRY(float32 ? mha_cuda_float32_keys(p, &c) : start_gradient_of_keys(p, &c));
     if (call->dbias.rank) TRY(mha_cuda_start_general(p->ctx, MHA_CUDA_BIAS, &c, tiles_of_maps(c.dbias)));
     int64_t heads = (g->importance.rank ? p->B * p->H : 0) + (g->sinks.rank ? p->H : 0) +
                     (g->alibi_slopes.rank ? c.dslopes.size[0] * p->H : 0);

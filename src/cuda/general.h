@@ -59,10 +59,6 @@ typedef struct mha_cuda_general {
     int64_t window_left, window_right; /* -1: unlimited */
     uint64_t dropped;                  /* weights whose number is less are dropped */
     uint64_t seed, stream;
-    /* Backward, float32: gradients by scores, (heads,by_keys,by_rows), which the kernel of keys leaves for that of rows, of a part of
-     * all key heads, `first_head` the first of them; or NULL. */
-    float *by_scores;
-    int32_t first_head, by_keys, by_rows;
 } mha_cuda_general;
 
 #endif

@@ -81,7 +81,7 @@ mha_cuda_tile mha_cuda_kernel_tile(mha_cuda_kernel kernel)
                                    ((MHA_CUDA_FEW_ROWS + MHA_CUDA_FEW_COLUMNS) * MHA_CUDA_FEW_DEPTH * EACH + BARRIERS)};
     int n = (int)kernel - MHA_CUDA_K_forward_f32_64;
     if (n >= 0 && n < 2) return f32_tile(n % 2 ? 128 : 64);
-    if (n >= 2 && n < 8) return f32_tile_back(n % 2 ? 128 : 64);
+    if (n >= 2 && n < 6) return f32_tile_back(n % 2 ? 128 : 64);
     n = (int)kernel - MHA_CUDA_K_stats_bf16_64;
     if (n >= 0 && n < 4) return stats_tile(n % 2 ? 128 : 64);
     if (n >= 4 && n < 8) return pairs_tile(n % 2 ? 128 : 64);

@@ -16,7 +16,6 @@
     K(forward_f32, forward_f32_64) K(forward_f32, forward_f32_128)                                                     \
     K(backward_f32, backward_f32_rows_64) K(backward_f32, backward_f32_rows_128)                                       \
     K(backward_f32, backward_f32_keys_64) K(backward_f32, backward_f32_keys_128)                                       \
-    K(backward_f32, backward_f32_rows_by_scores_64) K(backward_f32, backward_f32_rows_by_scores_128)                   \
     K(small_forward, small_forward_bf16_16) K(small_forward, small_forward_bf16_32)                                    \
     K(small_forward, small_forward_f16_16) K(small_forward, small_forward_f16_32)                                      \
     K(small_forward, small_forward_bf16_16_sequences) K(small_forward, small_forward_bf16_32_sequences)                \

@@ -1,7 +1,6 @@
 /* Gradients of attention of float32 tensors with up to 128 columns, whose rows see keys by position (f32.cuh): of rows (dQ) and of keys
- * (dK and dV) in kernels of their own, so that no sums of different blocks meet. The kernel of keys leaves the gradients by scores to
- * that of rows, where there is memory for them; else both compute them, with the same bits. What they need of rows is in c.rows
- * (general_backward.cu). Blocks meet two or three times a tile; tiles come while others are multiplied. */
+ * (dK and dV) in kernels of their own, which both compute weights, so that no sums of different blocks meet. What they need of rows
+ * is in c.rows (general_backward.cu). Blocks meet two or three times a tile; tiles come while others are multiplied. */
 #include "exact_backward.cuh"
 #include "f32.cuh"
 #include <stddef.h>
@@ -22,7 +21,7 @@ template <int WIDTH, int ROW_COUNT> struct memory {
     range keys[ROW_COUNT];   /* that rows may see */
     sequence s;
     bool lost[LINES];           /* lines that have to be computed in float64 */
-    bool lost_others[OTHERS];   /* others that are not finite, if not all own lines meet them */
+    bool lost_others[OTHERS]; /* others that are not finite, if not all own lines meet them */
 };
 
 /* Brings what is known of `count` rows from row i on. */
@@ -65,15 +64,6 @@ MHA_DEVICE void meet(bool all, const float4 *facts, const range *keys, float sca
     else meet<ROWS, false>(facts, keys, scale, j, x, y);
 }
 
-/* A warp's weights of CHUNK others, whole lines of 128 bytes. */
-template <int COUNT> MHA_DEVICE void keep_weights(const float (&weights)[COUNT][WEIGHTS], float *kept, int pitch)
-{
-    int line = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 8, other = threadIdx.x % 8 * 4;
-#pragma unroll
-    for (int n = 0; n < 16; n += 4)
-        *(float4 *)(kept + (int64_t)(line + n) * pitch + other) = *(const float4 *)&weights[line + n][other];
-}
-
 /* sums += weights times a tile. Sums of a tile are added up, so that long rows lose little. */
 template <int COUNT, int PITCH, int COLUMNS>
 MHA_DEVICE void add_tile(float (&weights)[COUNT][WEIGHTS], const float (&x)[OWN_LINES][OWN_OTHERS],
@@ -87,17 +77,14 @@ MHA_DEVICE void add_tile(float (&weights)[COUNT][WEIGHTS], const float (&x)[OWN_
         for (int e = 0; e < COLUMNS; e++) sums[a][e] += part[a][e];
 }
 
-/* The same with sums of 64 columns of half a tile at a time, which take fewer registers. Weights go to the lines at `kept` as well, which
- * have room for `pitch` others, unless it is NULL. */
+/* The same with sums of 64 columns of half a tile at a time, which take fewer registers. */
 template <int COUNT, int PITCH, int COLUMNS>
 MHA_DEVICE void add_tile_in_parts(float (&weights)[COUNT][WEIGHTS], const float (&x)[OWN_LINES][OWN_OTHERS],
-                                  const float (&others)[OTHERS][PITCH], float (&sums)[OWN_LINES][COLUMNS],
-                                  float *kept = nullptr, int pitch = 0)
+                                  const float (&others)[OTHERS][PITCH], float (&sums)[OWN_LINES][COLUMNS])
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         put_weights(weights, x, half);
-        if (kept) keep_weights(weights, kept + half * CHUNK, pitch);
 #pragma unroll
         for (int first = 0; first < COLUMNS; first += 4) {
             float part[OWN_LINES][4];
@@ -127,32 +114,6 @@ MHA_DEVICE void store_line(const view &t, int64_t at, int width, const float (&x
 
 /* ---- Rows ------------------------------------------------------------------------------------------------------- */
 
-/* The keys that rows i to i + COUNT - 1 may see. */
-template <int COUNT> MHA_DEVICE range visible_to_lines(const general &c, const sequence &s, int i)
-{
-    if (i >= s.queries) return {0, 0};
-    return {visible_keys(c, s, i).low, visible_keys(c, s, min(i + COUNT, s.queries) - 1).high};
-}
-
-/* dQ of the block's rows, which begin at row i. */
-template <int WIDTH, typename shared, int COLUMNS>
-MHA_DEVICE void store_rows(const general &c, shared &m, int h, int i, const float (&dq)[OWN_LINES][COLUMNS])
-{
-    bool any = false;
-#pragma unroll
-    for (int a = 0; a < OWN_LINES; a++) {
-        int n = first_line() + 2 * a, row = i + n;
-        bool there = row < m.s.queries, lost = is_line_lost(dq[a]) && there;
-        any = any || lost;
-        if (own_lane() == 0) m.lost[n] = lost;
-        if (row < m.s.padded && !lost)
-            store_line(c.dq, place(c.dq, m.s.query_batch, h, m.s.query_row + row, 0), c.D, dq[a], c.scale, there);
-    }
-    if (!__syncthreads_or(any)) return;
-    for (int n = 0; n < block_of<WIDTH>::LINES; n++)
-        if (m.lost[n]) finish_row_exactly<block_of<WIDTH>::THREADS>(c, *(workspace *)&m, m.s, h, i + n, 0, c.D);
-}
-
 template <int WIDTH> MHA_DEVICE void gradient_of_rows(const general &c)
 {
     typedef block_of<WIDTH> block;
@@ -167,16 +128,18 @@ template <int WIDTH> MHA_DEVICE void gradient_of_rows(const general &c)
     if (threadIdx.x == 0) m.s = sequence_of(c, p.b);
     __syncthreads();
     if (i >= m.s.padded) return;
-    const range any = visible_to_lines<LINES>(c, m.s, i), all = seen_by_all(c, m.s, i, LINES);
+    const range all = seen_by_all(c, m.s, i, LINES);
+    const int last = min(i + LINES, m.s.queries) - 1, low = i < m.s.queries ? visible_keys(c, m.s, i).low : 0,
+              high = i < m.s.queries ? visible_keys(c, m.s, last).high : 0;
     float dq[OWN_LINES][block::COLUMNS] = {};
     bring_rows(m.facts, m.keys, c, m.s, h, i, LINES);
-    int j = any.low / OTHERS * OTHERS;
-    if (j < any.high) {
+    int j = low / OTHERS * OTHERS;
+    if (j < high) {
         bring_queries<BLOCK>(m.own[0], c.q, m.s, h, i, c.D);
         bring_queries<BLOCK>(m.own[1], c.dout, m.s, h, i, c.E);
         bring_keys<BLOCK>(m.others[1], c.v, m.s, g, j, c.E);
     }
-    for (; j < any.high; j += OTHERS) {
+    for (; j < high; j += OTHERS) {
         float x[OWN_LINES][OWN_OTHERS], y[OWN_LINES][OWN_OTHERS];
         pieces_come();
         __syncthreads();
@@ -186,61 +149,25 @@ template <int WIDTH> MHA_DEVICE void gradient_of_rows(const general &c)
         const bool seen = j >= all.low && j + OTHERS <= all.high;
         if (!seen) clear_lost<BLOCK>(m.others[0], m.lost_others);
         __syncthreads();
-        if (j + OTHERS < any.high) bring_keys<BLOCK>(m.others[1], c.v, m.s, g, j + OTHERS, c.E);
+        if (j + OTHERS < high) bring_keys<BLOCK>(m.others[1], c.v, m.s, g, j + OTHERS, c.E);
         multiply_lines(m.own[0], m.others[0], x, c.D);
         meet<true>(seen, m.facts, m.keys, c.scale, j, x, y);
         if (!seen) lose_lines<true>(m.lost_others, m.keys, j, y);
         add_tile(m.weights, y, m.others[0], dq);
     }
-    store_rows<WIDTH>(c, m, h, i, dq);
-}
-
-/* The same from the gradients by scores that the kernel of keys has left. Tiles of these and of K come while others are multiplied; they
- * have the places that others give to K and V, and to Q and dO. */
-template <int WIDTH> MHA_DEVICE void gradient_of_rows_by_scores(const general &c)
-{
-    typedef block_of<WIDTH> block;
-    typedef memory<WIDTH, block::LINES> shared;
-    enum { BLOCK = block::THREADS, LINES = block::LINES };
-    static_assert(LINES == WIDTH, "a tile of gradients by scores has the place of one of K");
-    shared &m = *(shared *)dynamic_memory<16>();
-    const int tiles = (c.Tq + LINES - 1) / LINES, before = c.first_head * c.share;
-    const piece p = piece_at({tiles, 1, c.H, c.B}, blockIdx.x + (unsigned)(before * tiles));
-    const int h = p.head, g = h / c.share, i = (tiles - 1 - p.tile) * LINES;
-    if (threadIdx.x == 0) m.s = sequence_of(c, p.b);
-    __syncthreads();
-    if (i >= m.s.padded) return;
-    const range any = visible_to_lines<LINES>(c, m.s, i), all = seen_by_all(c, m.s, i, LINES);
-    if (threadIdx.x < LINES) m.keys[threadIdx.x] = visible_to_row(c, m.s, i + threadIdx.x);
-    view left = {};
-    left.data = c.by_scores, left.stride[2] = c.by_rows;
-    const int64_t head = (int64_t)(p.b * c.H + h - before) * c.by_keys;
-    float dq[OWN_LINES][block::COLUMNS] = {};
-    auto &k = *(float (*)[2][OTHERS][WIDTH + 4])m.own, &by = *(float (*)[2][OTHERS][WIDTH + 4])m.others;
-    auto bring_tiles = [&](int side, int j) {
-        bring_keys<BLOCK>(k[side], c.k, m.s, g, j, c.D);
-        bring<BLOCK>(by[side], left, (head + j) * c.by_rows + i, OTHERS, LINES);
-    };
-    int j = any.low / OTHERS * OTHERS;
-    if (j < any.high) bring_tiles(0, j);
-    for (int side = 0; j < any.high; j += OTHERS, side ^= 1) {
-        const bool seen = j >= all.low && j + OTHERS <= all.high;
-        pieces_come();
-        if (!seen) clear_lost<BLOCK>(k[side], m.lost_others);
-        __syncthreads();
-        if (j + OTHERS < any.high) bring_tiles(side ^ 1, j + OTHERS);
-        float y[OWN_LINES][OWN_OTHERS];
+    bool any = false;
 #pragma unroll
-        for (int a = 0; a < OWN_LINES; a++)
-#pragma unroll
-            for (int b = 0; b < OWN_OTHERS; b++) {
-                y[a][b] = by[side][own_lane() + 16 * b][first_line() + 2 * a];
-                if (!seen && !is_seen<true>(m.keys, j, a, b)) y[a][b] = 0; /* or what nobody has written */
-            }
-        add_tile(m.weights, y, k[side], dq); /* a row that sees a lost key has NaN in y already, or 0 */
+    for (int a = 0; a < OWN_LINES; a++) {
+        int n = first_line() + 2 * a, row = i + n;
+        bool there = row < m.s.queries, lost = is_line_lost(dq[a]) && there;
+        any = any || lost;
+        if (own_lane() == 0) m.lost[n] = lost;
+        if (row < m.s.padded && !lost)
+            store_line(c.dq, place(c.dq, m.s.query_batch, h, m.s.query_row + row, 0), c.D, dq[a], c.scale, there);
     }
-    __syncthreads(); /* the places of tiles are free */
-    store_rows<WIDTH>(c, m, h, i, dq);
+    if (!__syncthreads_or(any)) return;
+    for (int n = 0; n < LINES; n++)
+        if (m.lost[n]) finish_row_exactly<BLOCK>(c, *(workspace *)&m, m.s, h, i + n, 0, c.D);
 }
 
 /* ---- Keys ------------------------------------------------------------------------------------------------------- */
@@ -256,8 +183,7 @@ MHA_DEVICE row_tile find_tile(const general &c, const sequence &s, row_tile t, i
     for (; t.h < end; t.h++, t.i = 0)
         for (; t.i < s.queries; t.i += OTHERS) {
             range r = visible_to_rows(c, s, t.i);
-            if (r.low >= j + count) break; /* and so are all behind them */
-            if (r.high > j) return t;
+            if (r.low < j + count && r.high > j) return t;
         }
     return t;
 }
@@ -272,15 +198,12 @@ template <int WIDTH> MHA_DEVICE void gradient_of_keys(const general &c)
     static_assert(sizeof(workspace) <= offsetof(shared, facts), "what repairs keys has the place of tiles");
     __shared__ struct {
         int g, j, end;
-        int before; /* heads of the part before head 0 of this sequence: less than 0, maybe */
         row_tile tile[2];
     } at;
     shared &m = *(shared *)dynamic_memory<16>();
     if (threadIdx.x == 0) {
-        const int tiles = (c.Tk + LINES - 1) / LINES;
-        const piece p = piece_at({tiles, 1, c.G, c.B}, blockIdx.x + (unsigned)(c.first_head * tiles));
+        const piece p = piece_at({(c.Tk + LINES - 1) / LINES, 1, c.G, c.B}, blockIdx.x);
         m.s = sequence_of(c, p.b), at.g = p.head, at.j = p.tile * LINES, at.end = (p.head + 1) * c.share;
-        at.before = p.b * c.H - c.first_head * c.share;
         at.tile[0] = find_tile(c, m.s, {p.head * c.share, 0}, at.end, at.j, LINES);
     }
     __syncthreads();
@@ -312,18 +235,14 @@ template <int WIDTH> MHA_DEVICE void gradient_of_keys(const general &c)
         if (c.dv.data) add_tile_in_parts(m.weights, x, m.others[1], dv);
         __syncthreads();
         if (next.h < at.end) bring_queries<BLOCK>(m.others[1], c.dout, m.s, next.h, next.i, c.E);
-        if (c.dk.data || c.by_scores) {
-            float *kept = c.by_scores;
-            if (kept) kept += ((int64_t)(at.before + own.h) * c.by_keys + at.j) * c.by_rows + own.i;
-            add_tile_in_parts(m.weights, y, m.others[0], dk, kept, c.by_rows);
-        }
+        if (c.dk.data) add_tile_in_parts(m.weights, y, m.others[0], dk);
     }
     bool any = false;
 #pragma unroll
     for (int a = 0; a < OWN_LINES; a++) {
         int n = first_line() + 2 * a, key = at.j + n;
-        bool lost_k = is_line_lost(dk[a]), lost_v = is_line_lost(dv[a]); /* all lanes take part in both */
-        bool lost = (lost_k || lost_v) && key < m.s.keys;
+        bool lost = is_line_lost(dk[a]); /* all lanes take part in both */
+        lost = (is_line_lost(dv[a]) || lost) && key < m.s.keys;
         any = any || lost;
         if (own_lane() == 0) m.lost[n] = lost;
         if (key >= m.s.keys || lost) continue;
@@ -348,11 +267,6 @@ template <int WIDTH> MHA_DEVICE void gradient_of_keys(const general &c)
         backward_f32_keys_##WIDTH(const __grid_constant__ mha_cuda_general c)                                                   \
     {                                                                                                                           \
         gradient_of_keys<WIDTH>(c);                                                                                             \
-    }                                                                                                                           \
-    extern "C" __global__ void __launch_bounds__(2 * MHA_CUDA_F32_LINES(WIDTH), MHA_CUDA_F32_BLOCKS_BACK(WIDTH))                \
-        backward_f32_rows_by_scores_##WIDTH(const __grid_constant__ mha_cuda_general c)                                         \
-    {                                                                                                                           \
-        gradient_of_rows_by_scores<WIDTH>(c);                                                                                   \
     }
 KERNELS(64)
 KERNELS(128)
