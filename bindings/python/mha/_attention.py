@@ -45,6 +45,12 @@ def _with_padding(mask: Array, padding: Array, batch: int, keys: int) -> Array:
     return visible if mask is None else mask & visible
 
 
+def check_names(want: Sequence[str]) -> None:
+    """A str is a sequence, too: of its letters."""
+    if isinstance(want, str) or not all(isinstance(name, str) for name in want):
+        raise TypeError(f"want: {want!r} must be a list of names, such as ['entropy']")
+
+
 def options_of(
     given: dict, batch: int, keys: int, *, window: Any, mask: Array, bias: Array, key_padding_mask: Array, align: str
 ) -> dict:
@@ -122,7 +128,7 @@ def attention(
 
     Returns:
         (B,H,Tq,E) in the type of q, or a tuple with what else was asked for, in the order above. A row that sees no key
-        has zeros.
+        has zeros, and an lse of -inf, with sinks as well.
 
     >>> import numpy as np, mha
     >>> q = np.zeros((1, 1, 2, 4), np.float32)
@@ -163,6 +169,18 @@ def attention(
     return tuple(kind.give(result) for result in (out, given.get("lse"), given.get("weights")) if result is not None)
 
 
+def check_rows(starts: Any, name: str, rows: int, of: str) -> None:
+    """Every row belongs to a sequence. What lies on a GPU is not read, and what is no vector is the library's to refuse."""
+    if isinstance(starts, (list, tuple)) or (isinstance(starts, np.ndarray) and starts.ndim == 1):
+        ends = starts
+    elif getattr(getattr(starts, "device", None), "type", "") == "cpu" and len(getattr(starts, "shape", ())) == 1:
+        ends = starts.tolist()
+    else:
+        return
+    if len(ends) and (ends[0] != 0 or ends[-1] != rows):
+        raise ValueError(f"{name}: goes from {ends[0]} to {ends[-1]}, must go from 0 to {rows}, the rows of {of}")
+
+
 def attention_varlen(
     q: Array,
     k: Array,
@@ -187,7 +205,7 @@ def attention_varlen(
         q: (sum of Tq,H,D): sequence b has the rows query_starts[b] to query_starts[b+1] - 1.
         k: (sum of Tk,G,D), likewise with key_starts.
         v: (sum of Tk,G,E).
-        query_starts: (B+1) whole numbers, int32 or int64.
+        query_starts: (B+1) whole numbers, int32 or int64, from 0 to the rows of q.
         key_starts: (B+1); query_starts unless given.
 
     The rest is as in :func:`attention`.
@@ -214,6 +232,9 @@ def attention_varlen(
         lse = given["lse"] = kind.floats((1, shape_q[1], shape_q[0]))
         lse[...] = -np.inf
     starts = whole_numbers(query_starts)
+    check_rows(query_starts, "query_starts", shape_q[0], "q")
+    if key_starts is not None or shape_k[0] != shape_q[0]:
+        check_rows(query_starts if key_starts is None else key_starts, "key_starts", shape_k[0], "k")
     _mha.forward(
         q=q, k=k, v=v, out=out, packed=True, query_starts=starts,
         key_starts=starts if key_starts is None else whole_numbers(key_starts), causal=causal, alibi=alibi, sinks=sinks,
@@ -280,6 +301,8 @@ def attention_backward(
     kind = kind_of(q, "q", k=k, v=v, bias=bias, alibi=alibi, sinks=sinks)
     shape_q, shape_k = sizes(q, "q", "B,H,Tq,D"), sizes(k, "k", "B,G,Tk,D")
     sizes(v, "v", "B,G,Tk,E")
+    if want is not None:
+        check_names(want)
     arrays = {"q": q, "k": k, "v": v, "bias": bias, "alibi": alibi, "sinks": sinks}
     chosen = [name for name, array in arrays.items() if array is not None] if want is None else list(want)
     for name in chosen:

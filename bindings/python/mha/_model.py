@@ -65,6 +65,7 @@ class Model:
             raise ValueError(f"dtype: {dtype!r} must be 'float32' or 'bfloat16'")
         path = os.fspath(path)
         self._take(_mha.model_open(path, heads, dtype == "bfloat16"), path)
+        self._options = {"dtype": dtype, "heads": heads}
         self._tokenizer = tokenizer if tokenizer is None or isinstance(tokenizer, Tokenizer) else Tokenizer(tokenizer)
 
     @classmethod
@@ -79,12 +80,25 @@ class Model:
         self._lock = threading.Lock()
         self._tokenizer: Tokenizer | None = None
         self._target_tokenizer: Tokenizer | None = None
-        self._off = False  # heads were switched off
         #: family, parameters, blocks, width, heads, classes, vocabulary, positions, ...
         self.info: dict = _mha.model_about(handle)
         self._sees = not self.info["vocabulary"] and not self.info["frames"]  # images
         #: one dict for each attention: block, heads, kv_heads, width, decoder, cross
         self.attentions: list[dict] = _mha.model_attentions(handle)
+        self._off = np.zeros(self.info["heads"], np.bool_)  # heads that were switched off
+
+    def __deepcopy__(self, memo: dict) -> Model:
+        """A model of its own: what is written to its parameters, and heads that are switched off, do not reach this one."""
+        made = self.prune(()) if self.info["file_bytes"] else Model(self._path or "", **self._options)
+        made._path, made._tokenizer, made._target_tokenizer = self._path, self._tokenizer, self._target_tokenizer
+        if self._off.any():
+            _mha.model_switch_off(made._handle, self._off)
+            made._off = self._off.copy()
+        memo[id(self)] = made
+        return made
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Model cannot be pickled; save() writes it to a file, and Model(path) opens that")
 
     def __repr__(self) -> str:
         info = self.info
@@ -280,9 +294,10 @@ class Model:
 
     def switch_off(self, heads: Iterable[tuple[int, int]]) -> None:
         """Switches heads off, each given as (attention, head), from 0: their output counts as zero from now on."""
+        off = self._marked(heads)
         with self._lock:
-            _mha.model_switch_off(self._handle, self._marked(heads))
-            self._off = True
+            _mha.model_switch_off(self._handle, off)
+            self._off |= off
 
     def prune(self, heads: Iterable[tuple[int, int]]) -> Model:
         """A smaller model of its own, without these heads, each given as (attention, head), from 0."""
@@ -440,7 +455,7 @@ class Model:
     def _optional(tokenizer: Any) -> Tokenizer | None:
         try:
             return tokenizer()
-        except ValueError:
+        except (ValueError, FileNotFoundError):
             return None
 
     def _survey_text(self, text: Any, target: Any) -> dict:
@@ -485,7 +500,7 @@ class Model:
     def _file(self, folder: str) -> str:
         """The model as it is now in a file: the one that it came from, or one in this folder."""
         if not self.info["file_bytes"]:
-            if self._off:
+            if self._off.any():
                 raise ValueError("model: heads were switched off, and this model cannot be saved; a page shows it with them")
             return os.path.abspath(self._path or "")
         name = os.path.basename(self._path or "model.safetensors")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Sequence
 
 from mha import _mha, _threads
 from mha._arrays import kind_of, sizes, whole_numbers
-from mha._attention import Array, Window, options_of
+from mha._attention import Array, Window, check_names, options_of
 
 
 class Stats(NamedTuple):
@@ -28,9 +28,23 @@ _ROWS = ("entropy", "effective", "largest", "distance")
 _PAIRS = ("divergence", "cosine")
 
 
+def _check_sizes(heatmap: Any, top: Any) -> None:
+    if heatmap is not None:
+        if not isinstance(heatmap, (tuple, list)) or len(heatmap) != 2 or not all(hasattr(n, "__index__") for n in heatmap):
+            raise TypeError(f"heatmap: {heatmap!r} must be two whole numbers, (rows, columns)")
+        if min(heatmap) < 1:
+            raise ValueError(f"heatmap: {heatmap!r} must be at least 1 by 1")
+    if not hasattr(top, "__index__"):
+        raise TypeError(f"top: {top!r} must be a whole number")
+    if top < 0:
+        raise ValueError(f"top: {top} must not be negative; 0 computes no largest weights")
+
+
 def _results(kind: Any, q: tuple, k: tuple, want: Sequence[str], heatmap: Any, top: int) -> dict:
     """Memory for what is asked for."""
     shapes = {**{name: q[:3] for name in _ROWS}, "received": (q[0], q[1], k[2]), **{n: (q[0], q[1], q[1]) for n in _PAIRS}}
+    check_names(want)
+    _check_sizes(heatmap, top)
     unknown = [name for name in want if name not in shapes]
     if unknown:
         raise ValueError(f"want: there is no {unknown[0]!r}; there are {', '.join(shapes)}")

@@ -1,7 +1,9 @@
 /* The contexts of each thread that calls the library: one with threads of its own, and one whose loops run on those of PyTorch. */
 #include "module.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <sys/stat.h>
 
 enum { OWN, TEAM, KINDS };
 static pthread_key_t keys[KINDS]; /* their destructors free the contexts of a thread that ends */
@@ -48,5 +50,13 @@ PyObject *raise_status(mha_context *ctx, mha_status status)
     else if (status == MHA_NO_MEMORY) kind = PyExc_MemoryError;
     else if (status >= MHA_NO_DEVICE && status != MHA_BAD_FILE) kind = PyExc_RuntimeError;
     PyErr_SetString(kind, mha_context_error(ctx));
+    return NULL;
+}
+
+PyObject *raise_file_status(mha_context *ctx, mha_status status, const char *path)
+{
+    struct stat about;
+    if (status != MHA_BAD_FILE || !stat(path, &about) || errno != ENOENT) return raise_status(ctx, status);
+    PyErr_SetString(PyExc_FileNotFoundError, mha_context_error(ctx));
     return NULL;
 }

@@ -54,7 +54,7 @@ static PyObject *open_data(PyObject *module, PyObject *arguments)
     Py_BEGIN_ALLOW_THREADS;
     status = mha_data_open(ctx, &data, place, NULL);
     Py_END_ALLOW_THREADS;
-    if (status) return raise_status(ctx, status);
+    if (status) return raise_file_status(ctx, status, place);
     PyObject *capsule = PyCapsule_New(data, HANDLE_DATA, release_data);
     if (!capsule) mha_data_free(data);
     return capsule;

@@ -103,7 +103,7 @@ static PyObject *open_model(PyObject *module, PyObject *arguments)
     Py_BEGIN_ALLOW_THREADS;
     status = mha_model_open(ctx, &model, path, &options);
     Py_END_ALLOW_THREADS;
-    return status ? raise_status(ctx, status) : handle_wrap_model(model);
+    return status ? raise_file_status(ctx, status, path) : handle_wrap_model(model);
 }
 
 static PyObject *about(PyObject *module, PyObject *capsule)

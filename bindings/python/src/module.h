@@ -31,6 +31,9 @@ PyObject *team_know(PyObject *module, PyObject *path);
 /* Sets the exception that belongs to a status, with the context's line as its text. Returns NULL. */
 PyObject *raise_status(mha_context *ctx, mha_status status);
 
+/* The same for a call that opens a file: FileNotFoundError if there is none. */
+PyObject *raise_file_status(mha_context *ctx, mha_status status, const char *path);
+
 /* Keeps an object in place of another. */
 static inline void keep(PyObject **place, PyObject *object)
 {

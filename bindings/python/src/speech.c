@@ -14,7 +14,7 @@ static PyObject *sound(PyObject *module, PyObject *arguments)
     (void)module;
     if (!ctx || !PyArg_ParseTuple(arguments, "s:sound_read", &path)) return NULL;
     mha_status status = mha_sound_open(ctx, &sound, path);
-    if (status) return raise_status(ctx, status);
+    if (status) return raise_file_status(ctx, status, path);
     const float *samples = mha_sound_samples(sound, &count);
     PyObject *bytes = PyBytes_FromStringAndSize((const char *)samples, (Py_ssize_t)(count * (int64_t)sizeof *samples));
     mha_sound_free(sound);

@@ -37,7 +37,7 @@ static PyObject *open_tokenizer(PyObject *module, PyObject *arguments)
     Py_BEGIN_ALLOW_THREADS;
     status = mha_tokenizer_open(ctx, &tokenizer, path, &options);
     Py_END_ALLOW_THREADS;
-    if (status) return raise_status(ctx, status);
+    if (status) return raise_file_status(ctx, status, path);
     PyObject *capsule = PyCapsule_New(tokenizer, HANDLE_TOKENIZER, release);
     if (!capsule) mha_tokenizer_free(tokenizer);
     return capsule;

@@ -108,6 +108,29 @@ def test_nothing_is_written_on_error():
     assert (out == 7).all()
 
 
+def test_a_type_that_is_not_read():
+    with pytest.raises(TypeError, match="^q: is float64; mha reads numbers as float32, bfloat16 or float16"):
+        mha.attention(X.astype(np.float64), X, X)
+
+
+@pytest.mark.parametrize("starts", [[0, 2], [1, 3], np.array([0, 2]), np.array([0, 1, 2], np.int32)])
+def test_rows_without_a_sequence(starts):
+    """Starts that do not reach the last row would silently give zeros."""
+    x = np.zeros((3, 1, 4), np.float32)
+    with pytest.raises(ValueError, match="^query_starts: goes from . to ., must go from 0 to 3, the rows of q"):
+        mha.attention_varlen(x, x, x, starts)
+    with pytest.raises(ValueError, match="^key_starts: goes from . to ., must go from 0 to 3, the rows of k"):
+        mha.attention_varlen(x, x, x, [0, 3] if len(starts) == 2 else [0, 1, 3], starts)
+
+
+def test_files_that_do_not_exist():
+    for opened in (mha.Model, mha.Tokenizer, mha.Data):
+        with pytest.raises(FileNotFoundError, match="^/nope"):
+            opened("/nope")
+    with pytest.raises(ValueError, match="^synthetic:"):
+        mha.Data("synthetic:-4")
+
+
 @pytest.mark.parametrize("starts", [[0, 9], [2, 1], [], None, [0.5], "ab"])
 def test_starts(starts):
     x = np.zeros((3, 1, 4), np.float32)
@@ -126,6 +149,15 @@ def test_backward_and_stats():
         mha.attention_backward(X, X, X, X, X, want=["bias"])
     with pytest.raises(ValueError, match="^want: "):
         mha.stats(X, X, want=["beauty"])
+    for call in (lambda want: mha.stats(X, X, want=want), lambda want: mha.attention_backward(X, X, X, X, X, want=want)):
+        with pytest.raises(TypeError, match="^want: 'q' must be a list of names"):
+            call("q")
+    for heatmap, kind in ((4, TypeError), ((1, 2, 3), TypeError), ((1.5, 2), TypeError), ((0, 2), ValueError)):
+        with pytest.raises(kind, match="^heatmap: "):
+            mha.stats(X, X, heatmap=heatmap)
+    for top, kind in ((-1, ValueError), (1.5, TypeError), (None, TypeError)):
+        with pytest.raises(kind, match="^top: "):
+            mha.stats(X, X, top=top)
     with pytest.raises(TypeError, match="^k: "):
         mha.stats(X, None)
     with pytest.raises(ValueError, match="^threads: "):

@@ -201,10 +201,10 @@ def test_generation_outlives_its_model(gpt2):
 @pytest.mark.parametrize(
     "call, kind, text",
     [
-        (lambda m: mha.Model("/nowhere"), ValueError, "/nowhere"),
+        (lambda m: mha.Model("/nowhere"), FileNotFoundError, "/nowhere"),
         (lambda m: mha.Model(None), TypeError, None),
         (lambda m: mha.Model("a\0b"), ValueError, None),
-        (lambda m: mha.Tokenizer("/nowhere"), ValueError, "/nowhere"),
+        (lambda m: mha.Tokenizer("/nowhere"), FileNotFoundError, "/nowhere"),
         (lambda m: m.logits([1, 300]), ValueError, "300"),
         (lambda m: m.logits([1, -1]), ValueError, "-1"),
         (lambda m: m.logits([1.5]), TypeError, "^tokens: "),

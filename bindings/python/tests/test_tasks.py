@@ -1,6 +1,8 @@
 """What models are for: missing words, classes, losses, speech; and models with two stacks."""
 
+import copy
 import math
+import pickle
 import wave
 
 import numpy as np
@@ -157,6 +159,12 @@ def test_heads_off(gpt2, tmp_path):
     model.switch_off([(0, 1)])
     with pytest.raises(ValueError, match="heads were switched off"):
         model.view(text="The cat")
+    same = copy.deepcopy(model)
+    assert (same.logits(ids) == model.logits(ids)).all()
+    same.switch_off([(0, 2)])
+    assert (same.logits(ids) != model.logits(ids)).any()
+    with pytest.raises(TypeError, match="cannot be pickled; save"):
+        pickle.dumps(model)
     for bad in ([(0, 4)], [(2, 0)], [(-1, 0)]):
         with pytest.raises(ValueError, match="^heads: there is no head"):
             model.prune(bad)
@@ -190,7 +198,7 @@ def test_transcribe(made, tmp_path):
     for bad in (None, 3, np.zeros((2, 2), np.float32), np.zeros(4, np.int16)):
         with pytest.raises(TypeError, match="^sound: "):
             model.transcribe(bad)
-    with pytest.raises(ValueError, match="nowhere.wav"):
+    with pytest.raises(FileNotFoundError, match="nowhere.wav"):
         model.transcribe("nowhere.wav")
     with pytest.raises(ValueError, match="^model: does not read audio"):
         mha.Model(made("masked")[0]).transcribe(samples)

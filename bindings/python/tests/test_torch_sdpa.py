@@ -289,6 +289,17 @@ def test_use():
     assert torch.nn.functional.scaled_dot_product_attention is pytorch
 
 
+def test_use_ends_in_any_order():
+    fast = torch.backends.mha.get_fastpath_enabled()
+    first, second = mha.torch.use(), mha.torch.use()
+    first.restore()
+    first.restore()  # once more does nothing
+    assert torch.nn.functional.scaled_dot_product_attention is not pytorch
+    second.restore()
+    assert torch.nn.functional.scaled_dot_product_attention is pytorch
+    assert torch.backends.mha.get_fastpath_enabled() == fast
+
+
 def test_use_reaches_inference():
     """PyTorch's encoder layers call another function of theirs for inference, unless it is disabled."""
     layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()

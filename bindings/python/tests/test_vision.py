@@ -1,5 +1,6 @@
 """Vision Transformers: training, heads, pruning, files, classes."""
 
+import copy
 import threading
 
 import numpy as np
@@ -36,7 +37,12 @@ def test_train(data, trained):
     for bad, kind in (({"epochs": "ten"}, ValueError), ({"colour": 1}, ValueError), ({"preset": "none"}, ValueError)):
         with pytest.raises(kind, match=next(iter(bad))):
             mha.train(data, **bad)
-    with pytest.raises(ValueError, match="nowhere"):
+    same = copy.deepcopy(trained.model)
+    assert (same.logits(images) == trained.model.logits(images)).all()
+    name = next(iter(same.parameters))
+    same.parameters[name][...] += 1
+    assert (same.logits(images) != trained.model.logits(images)).any()
+    with pytest.raises(FileNotFoundError, match="nowhere"):
         mha.Data("/nowhere")
     with pytest.raises(ValueError, match="^part: "):
         data.examples("valid")

@@ -21,7 +21,7 @@ def _chosen(query, key, value, *arguments, **named):
 
 class use:
     """Replaces ``torch.nn.functional.scaled_dot_product_attention`` by mha's, in all threads: from the call on, or inside a ``with``
-    block, whose end restores what was there before, as :meth:`restore` does.
+    block, whose end restores what was there before, as :meth:`restore` does. Blocks may overlap and end in any order.
 
     What mha does not compute (tensors on a GPU, float64, subclasses of tensors) goes to PyTorch as before. Models that hold a
     reference to PyTorch's function are not reached. PyTorch's encoder layers and attention modules call another function, the
@@ -36,15 +36,24 @@ class use:
     torch.Size([3, 1, 8])
     """
 
+    _active: list[use] = []  # in any order of their ends: the last one that ends restores what was there before the first
+    _before: tuple
+
     def __init__(self) -> None:
-        self._before = functional.scaled_dot_product_attention
-        self._fast_path = torch.backends.mha.get_fastpath_enabled()
+        if not use._active:
+            use._before = functional.scaled_dot_product_attention, torch.backends.mha.get_fastpath_enabled()
+        use._active.append(self)
         functional.scaled_dot_product_attention = _chosen
         torch.backends.mha.set_fastpath_enabled(False)
 
     def restore(self) -> None:
-        functional.scaled_dot_product_attention = self._before
-        torch.backends.mha.set_fastpath_enabled(self._fast_path)
+        """Ends this replacement; PyTorch's function is back when all have ended. A second call does nothing."""
+        if self not in use._active:
+            return
+        use._active.remove(self)
+        if not use._active:
+            functional.scaled_dot_product_attention, fast_path = use._before
+            torch.backends.mha.set_fastpath_enabled(fast_path)
 
     def __enter__(self) -> use:
         return self
