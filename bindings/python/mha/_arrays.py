@@ -95,6 +95,9 @@ def kind_of(array: Any, name: str, **others: Any) -> Any:
         return _torch_kind(array, {name: array, **others})
     if isinstance(array, np.ndarray):
         return _numpy
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(array, jax.core.Tracer):
+        raise TypeError(f"{name}: is traced by JAX, and has no memory yet; use mha.jax.attention in jax.jit, jax.grad and jax.vmap")
     if hasattr(array, "__dlpack__") and hasattr(array, "__array_namespace__"):
         return _gpu.kind_of(array, name) or _Exchange(array)
     raise TypeError(f"{name}: must be an array, not {type(array)}")

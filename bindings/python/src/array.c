@@ -17,8 +17,10 @@ static int refuse_type(const char *name, PyObject *object)
     PyErr_Clear();
     PyObject *dtype = PyObject_GetAttrString(object, "dtype");
     if (!dtype) return refuse(PyExc_TypeError, name, "its numbers have a type that mha does not read");
-    PyErr_Format(PyExc_TypeError, "%s: is %S; mha reads numbers as float32, bfloat16 or float16, masks as bool, counts as "
-                                  "int64 or int32", name, dtype);
+    PyErr_Format(PyExc_TypeError,
+                 "%s: is %S; mha reads numbers as float32, bfloat16 or float16, masks as bool, counts as "
+                 "int64 or int32",
+                 name, dtype);
     Py_DECREF(dtype);
     return -1;
 }

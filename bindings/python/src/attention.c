@@ -1,25 +1,10 @@
 /* mha_attention_forward, _backward and _stats: arguments by name, as the structs of mha.h call them. Everything else, such as
  * the shapes of results, is the business of the package's Python. */
-#include "fields.h"
+#include "attention.h"
 
-/* The arguments of all three. */
-typedef struct call {
-    mha_tensor q, k, v, out;
-    mha_attention_extras extras;
-    mha_tensor dout, dlse, softmax;
-    mha_attention_gradients gradients;
-    mha_stats stats;
-    mha_stats_options stats_options;
-    mha_attention_options options;
-    int align, threads, team; /* team: as threads, but those of PyTorch */
-    PyObject *empty, *dtype;  /* makes `out` where none is given: empty((B,H,Tq,E), dtype); both borrowed */
-    bool keep;      /* forward makes memory for `softmax` and returns it: bytes, which is `kept` in backward */
-    PyObject *kept; /* borrowed */
-    bool on_gpu;
-    bool packed; /* rows are (T,H,D), as ragged batches usually are, and not (1,H,T,D) */
-} call;
+#include <string.h>
 
-#define AT(field) offsetof(call, field)
+#define AT(field) offsetof(attention_call, field)
 /* The usual ones first: names are looked for in this order. */
 static field options[] = {{"causal", FIELD_BOOL, AT(options.causal), NULL},
                           {"scale", FIELD_FLOAT, AT(options.scale), NULL},
@@ -110,14 +95,14 @@ static void unpack(mha_tensor *t)
     *t = mha_tensor_swap(*t, 1, 2);
 }
 
-static void unpack_all(call *c)
+static void unpack_all(attention_call *c)
 {
     mha_tensor *rows[] = {&c->q, &c->k, &c->v, &c->out, &c->dout, &c->gradients.q, &c->gradients.k, &c->gradients.v};
     for (size_t n = 0; n < sizeof rows / sizeof *rows; n++) unpack(rows[n]);
 }
 
 /* A new array for the result. NULL with an exception set. */
-static PyObject *make_out(call *c, fields_held *held)
+static PyObject *make_out(attention_call *c, fields_held *held)
 {
     const int64_t *size = c->q.size;
     const char *wrong = c->q.rank != 4 ? "q: has %d axes, must be (B,H,Tq,D)" : "v: has %d axes, must be (B,G,Tk,E)";
@@ -149,7 +134,7 @@ static mha_tensor softmax_in(PyObject *bytes, const mha_tensor *q)
 }
 
 /* NULL with an exception set. */
-static PyObject *make_kept(call *c, const fields_held *held)
+static PyObject *make_kept(attention_call *c, const fields_held *held)
 {
     if (c->q.rank != 4) return PyErr_Format(PyExc_ValueError, "q: has %d axes, must be (B,H,Tq,D)", c->q.rank);
     if (held->arrays[0].device >= 0) return PyErr_Format(PyExc_ValueError, "keep: arrays are on a GPU; give softmax");
@@ -160,7 +145,7 @@ static PyObject *make_kept(call *c, const fields_held *held)
 }
 
 /* 0, or -1 with an exception set. */
-static int read_kept(call *c)
+static int read_kept(attention_call *c)
 {
     Py_ssize_t bytes = c->q.rank == 4 ? softmax_bytes(&c->q) : -1;
     if (!PyErr_Occurred() && (bytes < 0 || !PyBytes_Check(c->kept) || PyBytes_Size(c->kept) != bytes))
@@ -170,13 +155,13 @@ static int read_kept(call *c)
     return 0;
 }
 
-static mha_status run_forward(mha_context *ctx, const call *c)
+static mha_status run_forward(mha_context *ctx, const attention_call *c)
 {
     if (c->team && !c->on_gpu) team_bring_pages(c->out);
     return mha_attention_forward(ctx, c->out, &c->extras, c->q, c->k, c->v, &c->options);
 }
 
-static mha_status run_backward(mha_context *ctx, const call *c)
+static mha_status run_backward(mha_context *ctx, const attention_call *c)
 {
     mha_attention_saved saved = {c->q, c->k, c->v, c->out, c->softmax};
     const mha_tensor written[] = {c->gradients.q, c->gradients.k, c->gradients.v, c->gradients.bias};
@@ -184,38 +169,62 @@ static mha_status run_backward(mha_context *ctx, const call *c)
     return mha_attention_backward(ctx, &c->gradients, &saved, c->dout, c->dlse, &c->options);
 }
 
-static mha_status run_stats(mha_context *ctx, const call *c)
+static mha_status run_stats(mha_context *ctx, const attention_call *c)
 {
     return mha_attention_stats(ctx, &c->stats, c->q, c->k, c->softmax, &c->options, &c->stats_options);
 }
 
+static mha_status run_check(mha_context *ctx, const attention_call *c)
+{
+    mha_attention_plan plan;
+    return mha_attention_explain(ctx, &plan, c->out, &c->extras, c->q, c->k, c->v, &c->options);
+}
+
+const attention_operation attention_forward = {forward_fields, run_forward};
+const attention_operation attention_backward = {backward_fields, run_backward};
+static const attention_operation attention_stats = {stats_fields, run_stats};
+static const attention_operation attention_check = {forward_fields, run_check};
+
+const field *attention_field(const attention_operation *operation, const char *name, size_t length)
+{
+    const field *tables[] = {operation->fields, options};
+    for (size_t n = 0; n < sizeof tables / sizeof *tables; n++)
+        for (const field *f = tables[n]; f->name; f++)
+            if (strlen(f->name) == length && !memcmp(f->name, name, length)) return f;
+    return NULL;
+}
+
+mha_status attention_run(mha_context *ctx, const attention_operation *operation, attention_call *c)
+{
+    c->options.align = (mha_align)c->align;
+    if (c->packed) unpack_all(c);
+    return operation->run(ctx, c);
+}
+
 /* Completes a call whose arguments were read, and makes what it shall return: an array for the result, or the memory to keep;
  * NULL if it makes none. 0, or -1 with an exception set. */
-static int prepare(call *c, fields_held *held, PyObject **made)
+static int prepare(attention_call *c, fields_held *held, PyObject **made)
 {
     if (c->empty) *made = make_out(c, held);
     else if (c->keep) *made = make_kept(c, held);
     if ((c->empty || c->keep) && !*made) return -1;
     if (c->kept && read_kept(c)) return -1;
-    c->options.align = (mha_align)c->align;
     c->on_gpu = held->count && held->arrays[0].device >= 0;
-    if (c->packed) unpack_all(c);
     return 0;
 }
 
 /* What was made for the call, otherwise True. With a `fits` that rejects its arrays, or arguments that cannot be read, False:
  * nothing has been done. */
-static PyObject *run_if(bool (*fits)(const call *), mha_status (*operation)(mha_context *, const call *),
-                        const field *table, PyObject *const *arguments, Py_ssize_t positional, PyObject *names)
+static PyObject *run_if(bool (*fits)(const attention_call *), const attention_operation *operation,
+                        PyObject *const *arguments, Py_ssize_t positional, PyObject *names)
 {
-    static const call none = {.options = MHA_ATTENTION_DEFAULTS, .stats_options = MHA_STATS_DEFAULTS};
-    call c = none;
+    attention_call c = ATTENTION_NO_CALL;
     fields_held held;
     PyObject *made = NULL;
     mha_context *ctx = NULL;
     mha_status status = MHA_OK;
     held.anywhere = true;
-    bool read = !fields_read(&held, &c, table, options, arguments, positional, names);
+    bool read = !fields_read(&held, &c, operation->fields, options, arguments, positional, names);
     if (fits && (!read || !fits(&c))) {
         PyErr_Clear();
         fields_release(&held);
@@ -224,7 +233,7 @@ static PyObject *run_if(bool (*fits)(const call *), mha_status (*operation)(mha_
     if (read && !prepare(&c, &held, &made)) ctx = fields_context(&held, c.threads, c.team);
     if (ctx) {
         Py_BEGIN_ALLOW_THREADS;
-        status = operation(ctx, &c);
+        status = attention_run(ctx, operation, &c);
         Py_END_ALLOW_THREADS;
     }
     fields_release(&held);
@@ -233,14 +242,8 @@ static PyObject *run_if(bool (*fits)(const call *), mha_status (*operation)(mha_
     return ctx ? raise_status(ctx, status) : NULL;
 }
 
-static PyObject *run(mha_status (*operation)(mha_context *, const call *), const field *table,
-                     PyObject *const *arguments, Py_ssize_t positional, PyObject *names)
-{
-    return run_if(NULL, operation, table, arguments, positional, names);
-}
-
 /* Whether q, k and v have the same type, B and H, and E is D. */
-static bool is_alike(const call *c)
+static bool is_alike(const attention_call *c)
 {
     const mha_tensor *all[] = {&c->q, &c->k, &c->v};
     for (int n = 0; n < 3; n++)
@@ -253,25 +256,31 @@ static bool is_alike(const call *c)
 static PyObject *forward(PyObject *module, PyObject *const *arguments, Py_ssize_t positional, PyObject *names)
 {
     (void)module;
-    return run(run_forward, forward_fields, arguments, positional, names);
+    return run_if(NULL, &attention_forward, arguments, positional, names);
 }
 
 static PyObject *forward_alike(PyObject *module, PyObject *const *arguments, Py_ssize_t positional, PyObject *names)
 {
     (void)module;
-    return run_if(is_alike, run_forward, forward_fields, arguments, positional, names);
+    return run_if(is_alike, &attention_forward, arguments, positional, names);
 }
 
 static PyObject *backward(PyObject *module, PyObject *const *arguments, Py_ssize_t positional, PyObject *names)
 {
     (void)module;
-    return run(run_backward, backward_fields, arguments, positional, names);
+    return run_if(NULL, &attention_backward, arguments, positional, names);
 }
 
 static PyObject *stats(PyObject *module, PyObject *const *arguments, Py_ssize_t positional, PyObject *names)
 {
     (void)module;
-    return run(run_stats, stats_fields, arguments, positional, names);
+    return run_if(NULL, &attention_stats, arguments, positional, names);
+}
+
+static PyObject *check(PyObject *module, PyObject *const *arguments, Py_ssize_t positional, PyObject *names)
+{
+    (void)module;
+    return run_if(NULL, &attention_check, arguments, positional, names);
 }
 
 PyMethodDef attention_methods[] = {
@@ -279,5 +288,7 @@ PyMethodDef attention_methods[] = {
     {"forward_alike", (PyCFunction)(void (*)(void))forward_alike, METH_FASTCALL | METH_KEYWORDS,
      "mha_attention_forward if q, k and v have the same type, B, H and width; False, with nothing done, otherwise"},
     {"backward", (PyCFunction)(void (*)(void))backward, METH_FASTCALL | METH_KEYWORDS, "mha_attention_backward"},
+    {"check", (PyCFunction)(void (*)(void))check, METH_FASTCALL | METH_KEYWORDS,
+     "What mha_attention_forward would refuse, without computing anything"},
     {"stats", (PyCFunction)(void (*)(void))stats, METH_FASTCALL | METH_KEYWORDS, "mha_attention_stats"},
     {NULL, NULL, 0, NULL}};

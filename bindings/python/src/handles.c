@@ -1,4 +1,5 @@
 #include "handles.h"
+#include "xla.h"
 
 static int threads; /* with the GIL held */
 
@@ -10,6 +11,7 @@ PyObject *handle_set_threads(PyObject *module, PyObject *number)
     long value = PyLong_AsLong(number);
     if (value == -1 && PyErr_Occurred()) return NULL;
     threads = (int)value;
+    xla_set_threads(threads);
     Py_RETURN_NONE;
 }
 

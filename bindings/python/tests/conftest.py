@@ -37,8 +37,8 @@ collect_ignore = [
 
 
 def pytest_collection_modifyitems(items):
-    """JAX last: its threads do not outlive a fork, which other tests make."""
-    items.sort(key=lambda item: item.path.name == "test_jax.py")
+    """What runs JAX comes last: its threads do not outlive a fork, which other tests make."""
+    items.sort(key=lambda item: item.path.name == "test_jax.py" or item.name in ("test_docstrings[mha.jax]", "test_readme"))
 
 
 def pytest_report_header():
