@@ -51,8 +51,11 @@ class _Torch:
         return result
 
 
-class _Exchange(_Numpy):
+class _Exchange:
     """Libraries whose arrays are not written to, such as JAX: NumPy's memory, passed on with from_dlpack."""
+
+    floats = _Numpy.floats
+    ints = _Numpy.ints
 
     def __init__(self, array: Any):
         self._namespace = array.__array_namespace__()
@@ -72,7 +75,7 @@ _numpy = _Numpy()
 _torch: _Torch | None = None
 
 
-def _torch_kind(array: Any, named: dict) -> Any:
+def _torch_kind(array: Any, named: dict[str, Any]) -> Any:
     """PyTorch is imported already: the array is a tensor of it."""
     global _torch
     import torch.utils.dlpack

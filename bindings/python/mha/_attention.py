@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Literal, NamedTuple, Sequence, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -10,8 +10,10 @@ from mha import _mha
 from mha._arrays import kind_of, sizes, whole_numbers
 from mha import _threads
 
-Array = Any
-Window = "int | tuple[int | None, int | None] | None"
+Array: TypeAlias = Any  # of NumPy, PyTorch, CuPy, JAX, or anything with __dlpack__
+Window: TypeAlias = int | tuple[int | None, int | None] | None
+_Kind = TypeVar("_Kind")  # of the caller's arrays
+_Number = TypeVar("_Number", bound=np.generic)
 _empty = np.empty
 _ALIGN = {"top-left": 0, "bottom-right": 1}
 
@@ -52,8 +54,8 @@ def check_names(want: Sequence[str]) -> None:
 
 
 def options_of(
-    given: dict, batch: int, keys: int, *, window: Any, mask: Array, bias: Array, key_padding_mask: Array, align: str
-) -> dict:
+    given: dict[str, Any], batch: int, keys: int, *, window: Any, mask: Array, bias: Array, key_padding_mask: Array, align: str
+) -> dict[str, Any]:
     """Adds to the arguments of a call those that are not the extension's own words."""
     if mask is not None:
         given["mask"] = mask = _mask_axes(mask)
@@ -81,6 +83,61 @@ def _shape_error(q: Array, k: Array, v: Array) -> Exception:
     raise AssertionError("shapes are right")
 
 
+class Options(TypedDict, total=False):
+    """For type checkers: what all calls of attention take by name."""
+
+    causal: bool
+    mask: Array | None
+    bias: Array | None
+    window: Window
+    key_lengths: Array | Sequence[int] | None
+    key_padding_mask: Array | None
+    alibi: Array | None
+    sinks: Array | None
+    softcap: float | None
+    scale: float | None
+    dropout: float
+    seed: int
+    align: str
+    out: Array | None
+
+
+# Results are arrays of the caller's kind. Those of NumPy also say what their numbers are.
+_NumPy: TypeAlias = np.ndarray[Any, np.dtype[_Number]]
+
+
+@overload
+def attention(
+    q: _NumPy[_Number], k: Array, v: Array, *, return_lse: Literal[False] = ..., return_weights: Literal[False] = ..., **options: Unpack[Options]
+) -> _NumPy[_Number]: ...  # fmt: skip
+@overload
+def attention(
+    q: _NumPy[_Number], k: Array, v: Array, *, return_lse: Literal[True], return_weights: Literal[False] = ..., **options: Unpack[Options]
+) -> tuple[_NumPy[_Number], _NumPy[np.float32]]: ...  # fmt: skip
+@overload
+def attention(
+    q: _NumPy[_Number], k: Array, v: Array, *, return_lse: Literal[False] = ..., return_weights: Literal[True], **options: Unpack[Options]
+) -> tuple[_NumPy[_Number], _NumPy[_Number]]: ...  # fmt: skip
+@overload
+def attention(
+    q: _NumPy[_Number], k: Array, v: Array, *, return_lse: Literal[True], return_weights: Literal[True], **options: Unpack[Options]
+) -> tuple[_NumPy[_Number], _NumPy[np.float32], _NumPy[_Number]]: ...  # fmt: skip
+@overload
+def attention(
+    q: _Kind, k: Array, v: Array, *, return_lse: Literal[False] = ..., return_weights: Literal[False] = ..., **options: Unpack[Options]
+) -> _Kind: ...  # fmt: skip
+@overload
+def attention(
+    q: _Kind, k: Array, v: Array, *, return_lse: Literal[True], return_weights: bool = ..., **options: Unpack[Options]
+) -> tuple[_Kind, ...]: ...  # fmt: skip
+@overload
+def attention(
+    q: _Kind, k: Array, v: Array, *, return_lse: bool = ..., return_weights: Literal[True], **options: Unpack[Options]
+) -> tuple[_Kind, ...]: ...  # fmt: skip
+@overload
+def attention(
+    q: _Kind, k: Array, v: Array, *, return_lse: bool = ..., return_weights: bool = ..., **options: Unpack[Options]
+) -> _Kind | tuple[_Kind, ...]: ...  # fmt: skip
 def attention(
     q: Array,
     k: Array,
@@ -153,7 +210,7 @@ def attention(
         raise _shape_error(q, k, v) from None
     if out is None:
         out = kind.empty((b, h, tq, e), q.dtype)
-    given: dict = {}
+    given: dict[str, Any] = {}
     if mask is not None or bias is not None or window is not None or key_padding_mask is not None or align != "top-left":
         options_of(given, b, tk, window=window, mask=mask, bias=bias, key_padding_mask=key_padding_mask, align=align)
     if return_lse:

@@ -21,7 +21,7 @@ def is_test(part: str) -> bool:
 class Score(NamedTuple):
     """How good predictions are."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple has a method of that name, which nobody calls here
     correct: int
     loss: float  #: mean cross-entropy, in nats
 
@@ -42,10 +42,10 @@ class Data:
     ((10, 28, 28), (10,))
     """
 
-    def __init__(self, place: str | os.PathLike):
+    def __init__(self, place: str | os.PathLike[str]):
         self._handle = _mha.data_open(os.fspath(place))
         #: name, about, synthetic, train, test, rows, columns, classes
-        self.info: dict = _mha.data_about(self._handle)
+        self.info: dict[str, Any] = _mha.data_about(self._handle)
 
     def __repr__(self) -> str:
         return f"<mha.Data {self.info['about']}>"
@@ -84,7 +84,7 @@ class Trained(NamedTuple):
 
 
 def train(
-    data: Data | str | os.PathLike = "synthetic",
+    data: Data | str | os.PathLike[str] = "synthetic",
     *,
     preset: str | None = None,
     watch: Callable[[Step], Any] | None = None,

@@ -37,7 +37,7 @@ def steps(
         options |= {"decoder_tokens": np.concatenate(decoder), "decoder_starts": starts_of(decoder)}
     with model._lock:
         handle = _mha.generation_create(
-            model._handle, tokenizer and tokenizer._handle, stop, features=features,
+            model._handle, None if tokenizer is None else tokenizer._handle, stop, features=features,
             tokens=np.concatenate(rows) if features is None else None, starts=starts_of(rows), method=_METHODS[method],
             stop_tokens=vector(stop_tokens, "stop_tokens") if len(stop_tokens) else None, **options,
         )  # fmt: skip

@@ -33,12 +33,12 @@ class HeadMap:
     def __init__(
         self, weights: Any, queries: Sequence[str] | None = None, keys: Sequence[str] | None = None, title: str = ""
     ):
-        self.weights = np.asarray(weights, np.float32)
+        self.weights: np.ndarray[Any, np.dtype[np.float32]] = np.asarray(weights, np.float32)
         if self.weights.ndim != 2:
             raise ValueError(f"weights: have shape {self.weights.shape}, must be (Tq,Tk)")
         rows, columns = self.weights.shape
-        self.queries = list(queries) if queries is not None else [str(n) for n in range(rows)]
-        self.keys = list(keys) if keys is not None else self.queries if rows == columns else [str(n) for n in range(columns)]
+        self.queries: list[str] = list(queries) if queries is not None else [str(n) for n in range(rows)]
+        self.keys: list[str] = list(keys) if keys is not None else self.queries if rows == columns else [str(n) for n in range(columns)]
         self.title = title
         for name, words, size in (("queries", self.queries, rows), ("keys", self.keys, columns)):
             if len(words) != size:
@@ -61,7 +61,7 @@ class Attention:
     tokens: list[str]  #: what stands at each position that the first stack reads
     maps: list[np.ndarray]  #: one (H,Tq,Tk) for each attention, in the order of Model.attentions
     target: list[str] | None  #: what stands at each position of the decoder, for a model with two stacks
-    attentions: list[dict]  #: Model.attentions
+    attentions: list[dict[str, Any]]  #: Model.attentions
 
     def _of(self, decoder: bool, cross: bool) -> list[np.ndarray]:
         pair = self.target is not None
@@ -110,7 +110,7 @@ class Attention:
         return _html.table("mha-maps", ["", *(f"head {h + 1}" for h in range(most))], rows, note)
 
 
-def _place(a: dict, head: int | None) -> str:
+def _place(a: dict[str, Any], head: int | None) -> str:
     """Where a head is, for people, who count from 1."""
     kind = "cross-attention, " if a.get("cross") else ""
     return f"{kind}block {a['block'] + 1}" + ("" if head is None else f", head {head + 1}")
@@ -167,7 +167,7 @@ class ImageHead(NamedTuple):
     alike: bool
 
 
-class Heads(list):
+class Heads(list[Any]):
     """All heads of a survey, a list of :class:`Head` or :class:`ImageHead`, which shows itself in a notebook as a table."""
 
     _COLUMNS = ("entropy", "effective", "largest", "distance", "itself", "previous", "first", "induction", "importance")

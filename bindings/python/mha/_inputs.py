@@ -89,7 +89,7 @@ def read_images(model: Any, images: Any) -> tuple[np.ndarray, bool]:
     raise ValueError(f"images: have shape {pixels.shape}, must be (channels,rows,columns) = {size}, or a batch of that")
 
 
-def read_picture(model: Any, path: str | os.PathLike) -> np.ndarray:
+def read_picture(model: Any, path: str | os.PathLike[str]) -> np.ndarray:
     """A picture from a PNG or PGM file as the model reads it: (channels,rows,columns)."""
     if not model._sees:
         raise ValueError("images: this model does not read images")
@@ -98,7 +98,7 @@ def read_picture(model: Any, path: str | os.PathLike) -> np.ndarray:
     return pixels
 
 
-def patch_names(info: dict) -> list[str]:
+def patch_names(info: dict[str, Any]) -> list[str]:
     """The tokens of an image."""
     patch = max(info["patch"], 1)
     grid = [f"row {r + 1}, column {c + 1}" for r in range(info["rows"] // patch) for c in range(info["columns"] // patch)]

@@ -53,11 +53,15 @@ class Model:
     ((10, 10), 2)
     """
 
+    _tokenizer: Tokenizer | None = None
+    _target_tokenizer: Tokenizer | None = None
+    _options: dict[str, Any]  # of opening it, beside the path
+
     def __init__(
         self,
-        path: str | os.PathLike,
+        path: str | os.PathLike[str],
         *,
-        tokenizer: Tokenizer | str | os.PathLike | None = None,
+        tokenizer: Tokenizer | str | os.PathLike[str] | None = None,
         dtype: str = "float32",
         heads: int = 0,
     ):
@@ -78,16 +82,14 @@ class Model:
     def _take(self, handle: Any, path: str | None) -> None:
         self._handle, self._path = handle, path
         self._lock = threading.Lock()
-        self._tokenizer: Tokenizer | None = None
-        self._target_tokenizer: Tokenizer | None = None
         #: family, parameters, blocks, width, heads, classes, vocabulary, positions, ...
-        self.info: dict = _mha.model_about(handle)
+        self.info: dict[str, Any] = _mha.model_about(handle)
         self._sees = not self.info["vocabulary"] and not self.info["frames"]  # images
         #: one dict for each attention: block, heads, kv_heads, width, decoder, cross
-        self.attentions: list[dict] = _mha.model_attentions(handle)
+        self.attentions: list[dict[str, Any]] = _mha.model_attentions(handle)
         self._off = np.zeros(self.info["heads"], np.bool_)  # heads that were switched off
 
-    def __deepcopy__(self, memo: dict) -> Model:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
         """A model of its own: what is written to its parameters, and heads that are switched off, do not reach this one."""
         made = self.prune(()) if self.info["file_bytes"] else Model(self._path or "", **self._options)
         made._path, made._tokenizer, made._target_tokenizer = self._path, self._tokenizer, self._target_tokenizer
@@ -117,19 +119,21 @@ class Model:
     def target_tokenizer(self) -> Tokenizer:
         """The tokenizer of the decoder: another one in models with two vocabularies, such as Marian's."""
         if self._target_tokenizer is None:
-            ours = self._tokenizer is not None or self._path is None or not self.info["encoder_blocks"]
-            self._target_tokenizer = self.tokenizer if ours else Tokenizer(find_tokenizer(self._path), target=True)
+            if self._tokenizer is not None or self._path is None or not self.info["encoder_blocks"]:
+                self._target_tokenizer = self.tokenizer
+            else:
+                self._target_tokenizer = Tokenizer(find_tokenizer(self._path), target=True)
         return self._target_tokenizer
 
     @property
-    def description(self) -> dict:
+    def description(self) -> dict[str, Any]:
         """All that defines the model: what goes in, the blocks, what comes out."""
         return json.loads(_mha.model_describe(self._handle))
 
     @property
     def class_names(self) -> list[str]:
         """The names of the classes, as the model's config.json has them; numbers unless it does."""
-        names: dict = {}
+        names: dict[str, Any] = {}
         if self._path is not None and os.path.isdir(self._path):
             with open(os.path.join(self._path, "config.json"), encoding="utf-8") as file:
                 names = json.load(file).get("id2label") or {}
@@ -310,7 +314,7 @@ class Model:
             self._save(path, keep)
             return Model(path, tokenizer=self._optional(lambda: self.tokenizer))
 
-    def save(self, path: str | os.PathLike, *, without: Iterable[tuple[int, int]] = ()) -> None:
+    def save(self, path: str | os.PathLike[str], *, without: Iterable[tuple[int, int]] = ()) -> None:
         """Writes the model as one safetensors file, without heads that are given as (attention, head). A file is replaced
         atomically. Models of the transformers library can be saved only without some of their heads."""
         off = self._marked(without)
@@ -356,11 +360,12 @@ class Model:
         """The most likely tokens for each mask of a text, such as [MASK], of a masked language model."""
         return _language.fill(self, text, top)
 
-    def classify(self, inputs: Any, *, top: int = 5) -> list:
+    def classify(self, inputs: Any, *, top: int = 5) -> list[Any]:
         """The most likely classes of a text or an image, a list of :class:`Class`; of a batch, a list of such lists."""
         if not (self.info["head"] and (self.info["pooled"] or self._sees)):
             raise ValueError("model: has no classes")
-        names, logits = self.class_names, self.logits(inputs)
+        names = self.class_names
+        logits: Any = self.logits(inputs)
         single = not isinstance(logits, list) and logits.ndim == 1
         found = []
         for row in [logits] if single else logits:
@@ -394,14 +399,14 @@ class Model:
         with self._lock:
             return Score(*_mha.model_evaluate(self._handle, data._handle, is_test(part)))
 
-    def picture(self, path: str | os.PathLike) -> np.ndarray:
+    def picture(self, path: str | os.PathLike[str]) -> np.ndarray:
         """A picture from a PNG or PGM file as the model reads it, (channels,rows,columns): resized, cropped and normalised as the
         file of the checkpoint says."""
         return read_picture(self, path)
 
     def view(
-        self, path: str | os.PathLike | None = None, text: str | None = None, *, target: str | None = None,
-        images: Sequence[str | os.PathLike | int] = (), data: str | os.PathLike | None = None,
+        self, path: str | os.PathLike[str] | None = None, text: str | None = None, *, target: str | None = None,
+        images: Sequence[str | os.PathLike[str] | int] = (), data: str | os.PathLike[str] | None = None,
     ) -> Page:  # fmt: skip
         """An interactive page of all heads, one HTML file; what it shows is returned, and a notebook shows that.
 
@@ -446,7 +451,7 @@ class Model:
         return pair
 
     @staticmethod
-    def _map_size(a: dict, first: int, decoder: int) -> tuple[int, int]:
+    def _map_size(a: dict[str, Any], first: int, decoder: int) -> tuple[int, int]:
         """Queries and keys of an attention, of so many tokens in the first stack and in the decoder (0: there is one stack)."""
         own = decoder if decoder and a["decoder"] else first
         return own, first if a["cross"] else own
@@ -458,7 +463,7 @@ class Model:
         except (ValueError, FileNotFoundError):
             return None
 
-    def _survey_text(self, text: Any, target: Any) -> dict:
+    def _survey_text(self, text: Any, target: Any) -> dict[str, Any]:
         """Arguments of a survey of a text."""
         if self.info["frames"]:
             raise ValueError("model: reads audio, not text")

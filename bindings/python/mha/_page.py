@@ -21,7 +21,7 @@ class Page:
         self.html = html
         self.height = height  #: of the frame in a notebook, in pixels
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the file."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.html)
@@ -37,7 +37,7 @@ class Page:
         )
 
 
-def write(path: str | os.PathLike | None, *arguments: str) -> Page:
+def write(path: str | os.PathLike[str] | None, *arguments: str) -> Page:
     """Runs ``mha view`` and reads what it has written, at ``path`` or in a folder that is removed."""
     with tempfile.TemporaryDirectory() as folder:
         place = os.path.join(folder, "page.html") if path is None else os.fspath(path)
@@ -61,7 +61,7 @@ def _safetensors(path: str, array: np.ndarray, notes: dict[str, str]) -> None:
 
 def view(
     weights: Any,
-    path: str | os.PathLike | None = None,
+    path: str | os.PathLike[str] | None = None,
     *,
     tokens: Sequence[str] | None = None,
     keys: Sequence[str] | None = None,

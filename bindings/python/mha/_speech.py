@@ -50,14 +50,15 @@ def _start(model: Any, features: np.ndarray, language: str | None, task: str | N
         return _mha.speech_start(model._handle, features, language, task)
 
 
-def transcribe(model: Any, sound: Any, language: str | None, task: str | None, options: dict) -> Transcript:
+def transcribe(model: Any, sound: Any, language: str | None, task: str | None, options: dict[str, Any]) -> Transcript:
     """Windows one after another, as ``mha transcribe`` does."""
     _check(model)
     samples = read_samples(sound)
     if not len(samples):
         raise ValueError("sound: has no samples")
     window = model.info["frames"] * _HOP
-    said, prompt = [], None
+    said: list[Said] = []
+    prompt: Any = None
     for first in range(0, len(samples), window):
         piece = samples[first : first + window]
         features = _features(model, piece)

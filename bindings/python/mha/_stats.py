@@ -40,7 +40,7 @@ def _check_sizes(heatmap: Any, top: Any) -> None:
         raise ValueError(f"top: {top} must not be negative; 0 computes no largest weights")
 
 
-def _results(kind: Any, q: tuple, k: tuple, want: Sequence[str], heatmap: Any, top: int) -> dict:
+def _results(kind: Any, q: tuple, k: tuple, want: Sequence[str], heatmap: Any, top: int) -> dict[str, Any]:
     """Memory for what is asked for."""
     shapes = {**{name: q[:3] for name in _ROWS}, "received": (q[0], q[1], k[2]), **{n: (q[0], q[1], q[1]) for n in _PAIRS}}
     check_names(want)

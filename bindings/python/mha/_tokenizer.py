@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class Tokenizer:
 
     @classmethod
     def train(
-        cls, text: str, path: str | os.PathLike, *, tokens: int = 4096, least: int = 1, special: str = "<|endoftext|>"
+        cls, text: str, path: str | os.PathLike[str], *, tokens: int = 4096, least: int = 1, special: str = "<|endoftext|>"
     ) -> Tokenizer:
         """Learns a byte-level BPE tokenizer from a text, saves it as a tokenizer.json and opens it.
 
@@ -53,10 +53,10 @@ class Tokenizer:
         _mha.tokenizer_train(os.fspath(path), _text(text), tokens, least, special)
         return cls(path)
 
-    def __init__(self, path: str | os.PathLike, *, target: bool = False, cased: bool = False):
+    def __init__(self, path: str | os.PathLike[str], *, target: bool = False, cased: bool = False):
         self._handle = _mha.tokenizer_open(os.fspath(path), target, cased)
         #: kind, format, tokens (the size of the vocabulary), and the ids bos, eos, unk, pad, mask, cls and sep, or -1.
-        self.info: dict = _mha.tokenizer_about(self._handle)
+        self.info: dict[str, Any] = _mha.tokenizer_about(self._handle)
 
     def __len__(self) -> int:
         return self.info["tokens"]

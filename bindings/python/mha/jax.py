@@ -85,7 +85,7 @@ def attention(
         key_padding_mask=None if key_padding_mask is None else jnp.asarray(key_padding_mask), align=align,
     )  # fmt: skip
     arrays.update((name, more.pop(name)) for name in ("mask", "bias") if name in more)
-    options = {"causal": np.bool_(causal)}
+    options: dict[str, Any] = {"causal": np.bool_(causal)}
     options.update((name, np.int64(more[name])) for name in ("window_left", "window_right") if name in more)
     options.update((name, np.int32(more[name])) for name in ("align",) if name in more)
     options.update((n, np.float32(x)) for n, x in (("softcap", softcap), ("scale", scale)) if x is not None)
@@ -111,27 +111,27 @@ def _halves(seed: Any) -> jax.Array:
     return jnp.asarray([number >> 32, number & 0xFFFFFFFF], jnp.uint32)
 
 
-def _results(arrays: dict, *names: str) -> dict:
+def _results(arrays: dict[str, Any], *names: str) -> dict[str, Any]:
     """Shapes and types of what forward computes."""
     (b, h, tq, _), e = arrays["q"].shape, arrays["v"].shape[3]
     shapes = {"out": (b, h, tq, e), "lse": (b, h, tq), "softmax": (b, h, tq, 2)}
     return {name: jax.ShapeDtypeStruct(shapes[name], arrays["q"].dtype if name == "out" else jnp.float32) for name in names}
 
 
-def _check(settings: _Settings, arrays: dict) -> None:
+def _check(settings: _Settings, arrays: dict[str, Any]) -> None:
     """Refuses what a run would refuse, with Python's exceptions, when the program is traced. One number stands for each array."""
     standing = {name: np.broadcast_to(np.zeros((), x.dtype), x.shape) for name, x in arrays.items() if name != "seed"}
     standing["out"] = np.empty(_results(arrays, "out")["out"].shape, arrays["q"].dtype)
     _mha.check(**standing, **{name: value.item() for name, value in settings.options}, threads=_threads._threads)
 
 
-def _call(operation: str, settings: _Settings, reads: dict, writes: dict) -> dict:
+def _call(operation: str, settings: _Settings, reads: dict[str, Any], writes: dict[str, Any]) -> dict[str, Any]:
     call = jax.ffi.ffi_call("mha_attention_" + operation, tuple(writes.values()), vmap_method="sequential")
     found = call(*reads.values(), reads=" ".join(reads), writes=" ".join(writes), **dict(settings.options))
     return dict(zip(writes, found))
 
 
-def _returned(settings: _Settings, found: dict) -> Any:
+def _returned(settings: _Settings, found: dict[str, Any]) -> Any:
     return (found["out"], found["lse"]) if settings.return_lse else found["out"]
 
 
@@ -140,11 +140,11 @@ def _wanted(settings: _Settings) -> tuple:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attend(settings: _Settings, arrays: dict) -> Any:
+def _attend(settings: _Settings, arrays: dict[str, Any]) -> Any:
     return _returned(settings, _call("forward", settings, arrays, _results(arrays, *_wanted(settings))))
 
 
-def _forward(settings: _Settings, arrays: dict) -> tuple:
+def _forward(settings: _Settings, arrays: dict[str, Any]) -> tuple:
     found = _call("forward", settings, arrays, _results(arrays, *_wanted(settings), "softmax"))
     return _returned(settings, found), (arrays, found["out"], found["softmax"])
 

@@ -12,7 +12,7 @@ import mha
 from mha.torch import _ops
 
 
-class statistics(Mapping):
+class statistics(Mapping[str, mha.Stats]):
     """Statistics of the attention that a model computes inside a ``with`` block, for each of its modules that calls mha.
 
     It sees :class:`MultiheadAttention`, models of transformers with ``attn_implementation="mha"``, and calls of
@@ -51,7 +51,8 @@ class statistics(Mapping):
             raise TypeError(f"model: must be a module, not {type(model)}")
         self.calls: list[tuple[str, mha.Stats]] = []  #: the name of the module and its statistics, call by call
         self._last: dict[str, mha.Stats] = {}
-        self._model, self._options = model, {"want": want, "heatmap": heatmap, "top": top}
+        self._model = model
+        self._options: dict[str, Any] = {"want": want, "heatmap": heatmap, "top": top}
         self._running: list[str] = []  # names of the modules that are running, the innermost one last
         self._hooks: list[Any] = []
 

@@ -25,7 +25,7 @@ def _sum(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
     return bias.masked_fill(~mask, -torch.inf) if mask.dtype is torch.bool else bias + mask
 
 
-def _weights_wanted(more: dict) -> bool:
+def _weights_wanted(more: dict[str, Any]) -> bool:
     """Some models do not pass output_attentions on: then transformers collects the weights that layers return."""
     if more.get("output_attentions"):
         return True
