@@ -62,7 +62,11 @@ extern "C" {
  *
  * Results are those of the libraries that the files come from. An opened tokenizer is only read: several threads may use
  * it at a time, each with a context of its own. Encoding takes time linear in the length of the text, times its logarithm
- * for BPE of long words; memory that it keeps does not grow with the texts. */
+ * for BPE of long words; memory that it keeps does not grow with the texts.
+ *
+ * No file can make a call take longer: all searches of regular expressions in a text take 200 steps for each of its bytes
+ * and a million more, its steps and its decoder make at most 64 times as many bytes and 64 KiB more, and a template adds at
+ * most 1024 tokens. What exceeds these limits is an error, MHA_BAD_ARGUMENT or, for the template, MHA_BAD_FILE. */
 typedef struct mha_tokenizer mha_tokenizer;
 
 typedef struct mha_tokenizer_options {

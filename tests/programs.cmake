@@ -31,7 +31,7 @@ endif()
 
 foreach(name PCRE2 UTF8PROC)
   if(MHA_${name} AND MHA_${name}_LINKS)
-    foreach(test tokenizer tokenizer_steps tokenizer_files tokenize_command)
+    foreach(test tokenizer tokenizer_steps tokenizer_files tokenizer_hostile tokenize_command)
       if(TARGET test_${test})
         target_compile_definitions(test_${test} PRIVATE MHA_HAS_${name})
       endif()

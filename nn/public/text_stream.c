@@ -67,10 +67,11 @@ static bool give(mha_text_stream *s, const char **text, size_t *length)
     s->decoding.out = kept;
     memmove(s->ids, s->ids + s->given, fresh * sizeof *s->ids);
     s->count = s->given = fresh;
-    nn_decoding probe = {s->decoding.in, {0}};
+    nn_decoding probe = {.in = s->decoding.in};
     bool done = nn_tokenizer_decode(s->tokenizer, &probe, s->ids, s->count, !s->special);
     s->given_size = probe.in.size;
     s->decoding.in = probe.in;
+    memcpy(s->decoding.error, probe.error, sizeof probe.error);
     nn_decoding_free(&(nn_decoding){.out = probe.out});
     if (size) kept.bytes[size] = 0;
     *text = size ? kept.bytes + from : "";
@@ -97,7 +98,7 @@ mha_status mha_text_stream_push(mha_context *ctx, mha_text_stream *stream, int32
     bool done = decode(stream, stream->count);
     bool wait = ends_unfinished(&stream->decoding.in) && stream->count - stream->given < HELD;
     if (done && !wait && stream->decoding.in.size > stream->given_size) done = give(stream, text, length);
-    return done ? MHA_OK : mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for a text");
+    return done ? MHA_OK : nn_decode_failed(ctx, &stream->decoding);
 }
 
 mha_status mha_text_stream_end(mha_context *ctx, mha_text_stream *stream, const char **text, size_t *length)
@@ -112,5 +113,5 @@ mha_status mha_text_stream_end(mha_context *ctx, mha_text_stream *stream, const 
     *length = 0;
     bool done = stream->count == stream->given || (decode(stream, stream->count) && give(stream, text, length));
     stream->count = stream->given = stream->given_size = 0;
-    return done ? MHA_OK : mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for a text");
+    return done ? MHA_OK : nn_decode_failed(ctx, &stream->decoding);
 }

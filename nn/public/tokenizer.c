@@ -265,8 +265,9 @@ static mha_status give_text(mha_context *ctx, char *text, size_t capacity, size_
     return MHA_OK;
 }
 
-static mha_status no_memory_to_decode(mha_context *ctx)
+mha_status nn_decode_failed(mha_context *ctx, const nn_decoding *d)
 {
+    if (*d->error) return mha_context_fail(ctx, MHA_BAD_ARGUMENT, d->error);
     return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory to decode a text");
 }
 
@@ -282,8 +283,8 @@ mha_status mha_tokenizer_decode(mha_context *ctx, const mha_tokenizer *tokenizer
         (capacity && (status = nn_public_need(ctx, text, "text"))))
         return status;
     if (count < 0) return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "count: is negative");
-    bool memory = nn_tokenizer_decode(tokenizer->own, &d, ids, (size_t)count, !special);
-    status = memory ? give_text(ctx, text, capacity, length, d.in.bytes, d.in.size) : no_memory_to_decode(ctx);
+    bool done = nn_tokenizer_decode(tokenizer->own, &d, ids, (size_t)count, !special);
+    status = done ? give_text(ctx, text, capacity, length, d.in.bytes, d.in.size) : nn_decode_failed(ctx, &d);
     nn_decoding_free(&d);
     return status;
 }
@@ -309,8 +310,8 @@ mha_status mha_tokenizer_word(mha_context *ctx, const mha_tokenizer *tokenizer, 
         (capacity && (status = nn_public_need(ctx, text, "text"))))
         return status;
     const nn_tokenizer *t = tokenizer->own;
-    bool memory = nn_tokenizer_decode(t, &one, twice, 1, false) && nn_tokenizer_decode(t, &two, twice, 2, false);
-    if (!memory) status = no_memory_to_decode(ctx);
+    bool done = nn_tokenizer_decode(t, &one, twice, 1, false) && nn_tokenizer_decode(t, &two, twice, 2, false);
+    if (!done) status = nn_decode_failed(ctx, *one.error ? &one : &two);
     else if (!nn_tokenizer_is_special(t, id) && two.in.size > one.in.size && !is_broken(two.in.bytes, two.in.size))
         status = give_text(ctx, text, capacity, length, two.in.bytes + one.in.size, two.in.size - one.in.size);
     else {

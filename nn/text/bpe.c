@@ -15,35 +15,53 @@
 
 static uint64_t pair_of(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
 
-static size_t slot_of(const nn_merges *m, uint64_t pair)
+/* The slot of a pair, or the empty one where it would go; NULL if it is not there and would lie too far from its place. */
+static nn_merge *slot_of(const nn_merges *m, uint64_t pair)
 {
     uint64_t h = pair * 0x9e3779b97f4a7c15u;
-    size_t at = (size_t)(h >> 32 ^ h) & (m->slot_count - 1);
-    while (m->slots[at].id >= 0 && m->slots[at].pair != pair) at = (at + 1) & (m->slot_count - 1);
-    return at;
+    size_t at = (size_t)(m->key.drawn ? nn_keyed_hash(&m->key, &pair, sizeof pair) : h >> 32 ^ h);
+    for (size_t far = 0; far < NN_FARTHEST; far++) {
+        nn_merge *slot = &m->slots[(at + far) & (m->slot_count - 1)];
+        if (slot->id < 0 || slot->pair == pair) return slot;
+    }
+    return NULL;
 }
 
-static bool more_slots(nn_merges *m)
+/* Moves all merges to a table of that many slots; they are spread by other keys until none lies too far from its place. */
+static bool move(nn_merges *m, size_t slot_count, bool draw)
 {
-    if ((m->count + 1) * 2 <= m->slot_count) return true;
-    nn_merges more = {.slot_count = m->slot_count ? m->slot_count * 2 : 1024};
+    nn_merges more = {.slot_count = slot_count, .key = m->key};
     more.slots = malloc(more.slot_count * sizeof *more.slots);
     if (!more.slots) return false;
-    for (size_t i = 0; i < more.slot_count; i++) more.slots[i].id = -1;
-    for (size_t i = 0; i < m->slot_count; i++)
-        if (m->slots[i].id >= 0) more.slots[slot_of(&more, m->slots[i].pair)] = m->slots[i];
+    for (bool spread = false; !spread; draw = true) {
+        if (draw) more.key = nn_hash_key_draw();
+        spread = true;
+        for (size_t i = 0; i < more.slot_count; i++) more.slots[i].id = -1;
+        for (size_t i = 0; i < m->slot_count && spread; i++) {
+            if (m->slots[i].id < 0) continue;
+            nn_merge *slot = slot_of(&more, m->slots[i].pair);
+            spread = slot != NULL;
+            if (slot) *slot = m->slots[i];
+        }
+    }
     free(m->slots);
     m->slots = more.slots;
     m->slot_count = more.slot_count;
+    m->key = more.key;
     return true;
 }
 
 bool nn_merges_add(nn_merges *m, int32_t left, int32_t right, uint32_t order, int32_t id)
 {
-    if (!more_slots(m) || !nn_grow(&m->results, &m->result_room, (size_t)order + 1, sizeof *m->results)) return false;
-    nn_merge *slot = &m->slots[slot_of(m, pair_of(left, right))];
+    uint64_t pair = pair_of(left, right);
+    bool full = (m->count + 1) * 2 > m->slot_count;
+    if (full && !move(m, m->slot_count ? m->slot_count * 2 : 1024, false)) return false;
+    if (!nn_grow(&m->results, &m->result_room, (size_t)order + 1, sizeof *m->results)) return false;
+    nn_merge *slot = slot_of(m, pair);
+    for (; !slot; slot = slot_of(m, pair))
+        if (!move(m, m->slot_count, true)) return false;
     if (slot->id < 0) m->count++;
-    *slot = (nn_merge){pair_of(left, right), order, id};
+    *slot = (nn_merge){pair, order, id};
     m->results[order] = id;
     return true;
 }
@@ -51,8 +69,8 @@ bool nn_merges_add(nn_merges *m, int32_t left, int32_t right, uint32_t order, in
 const nn_merge *nn_merges_find(const nn_merges *m, int32_t left, int32_t right)
 {
     if (!m->slot_count) return NULL;
-    const nn_merge *found = &m->slots[slot_of(m, pair_of(left, right))];
-    return found->id >= 0 ? found : NULL;
+    const nn_merge *found = slot_of(m, pair_of(left, right));
+    return found && found->id >= 0 ? found : NULL;
 }
 
 void nn_merges_free(nn_merges *m)

@@ -1,19 +1,25 @@
 #include "text/decode.h"
+#include "io/json.h"
 #include "text/vocabulary.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- Lists ------------------------------------------------------------------------------------------------------- */
 
+static void fail(nn_list *l, nn_list_failure why)
+{
+    if (!l->failed) l->failed = why;
+}
+
 void nn_list_clear(nn_list *l) { l->size = l->count = 0; }
 
 void nn_list_put(nn_list *l, const char *bytes, size_t size)
 {
-    if (!nn_grow(&l->bytes, &l->room, l->size + size + 1, 1)) {
-        l->failed = true;
-        return;
-    }
+    if (l->most && (size > l->most || l->size > l->most - size)) fail(l, NN_LIST_TOO_LONG);
+    else if (!nn_grow(&l->bytes, &l->room, l->size + size + 1, 1)) fail(l, NN_LIST_NO_MEMORY);
+    if (l->failed) return;
     if (size) memcpy(l->bytes + l->size, bytes, size);
     l->size += size;
 }
@@ -21,7 +27,7 @@ void nn_list_put(nn_list *l, const char *bytes, size_t size)
 void nn_list_end(nn_list *l)
 {
     if (nn_grow(&l->ends, &l->end_room, l->count + 1, sizeof *l->ends)) l->ends[l->count++] = l->size;
-    else l->failed = true;
+    else fail(l, NN_LIST_NO_MEMORY);
 }
 
 static size_t start_of(const nn_list *l, size_t i) { return i ? l->ends[i - 1] : 0; }
@@ -79,7 +85,7 @@ void nn_decode_bytes(const nn_decoder *d, nn_list *out, const nn_list *in)
     }
     put_lossy(out, raw.bytes, raw.size);
     nn_list_end(out);
-    out->failed = out->failed || raw.failed;
+    fail(out, raw.failed);
     free(raw.bytes);
 }
 
@@ -129,7 +135,7 @@ void nn_decode_fallback(const nn_decoder *d, nn_list *out, const nn_list *in)
         nn_list_end(out);
     }
     put_bytes(out, &run);
-    out->failed = out->failed || run.failed;
+    fail(out, run.failed);
     free(run.bytes);
 }
 
@@ -156,10 +162,12 @@ static void replace_each(void *user, size_t start, size_t end, bool match)
 void nn_decode_replace(const nn_decoder *d, nn_list *out, const nn_list *in)
 {
     nn_matcher matcher = {0};
-    for (size_t i = 0; i < in->count; i++) {
+    nn_matcher_begin(&matcher, in->size);
+    for (size_t i = 0; i < in->count && !out->failed; i++) {
         size_t size;
         replacing r = {d, out, nn_list_text(in, i, &size)};
-        if (!nn_pattern_all(&d->pattern, &matcher, r.text, size, replace_each, &r)) out->failed = true;
+        if (!nn_pattern_all(&d->pattern, &matcher, r.text, size, replace_each, &r))
+            fail(out, matcher.steps ? NN_LIST_NO_MEMORY : NN_LIST_TOO_MANY_STEPS);
         nn_list_end(out);
     }
     nn_matcher_free(&matcher);
@@ -196,14 +204,11 @@ void nn_decode_metaspace(const nn_decoder *d, nn_list *out, const nn_list *in)
     }
 }
 
-/* Replaces all occurrences of a text in the last text of the list, which is not closed yet and begins at `from`. */
-static void replace_last(nn_list *l, size_t from, const char *what, const char *with)
+/* Replaces all occurrences of a text, which is not empty, by one that is not longer, in the last text of the list, which is
+ * not closed yet and begins at `from`. */
+static void replace_last(nn_list *l, size_t from, const char *what, size_t size, const char *with)
 {
-    size_t size = strlen(what), new_size = strlen(with), to = from;
-    if (new_size > size) { /* " do not" to " don't" and the like never grow */
-        l->failed = true;
-        return;
-    }
+    size_t new_size = strlen(with), to = from;
     for (size_t at = from; at < l->size;) {
         if (l->size - at >= size && memcmp(l->bytes + at, what, size) == 0) {
             memcpy(l->bytes + to, with, new_size);
@@ -219,7 +224,8 @@ static void clean_up(nn_list *l, size_t from)
     static const char *const pairs[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
                                            {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
                                            {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) replace_last(l, from, pairs[i][0], pairs[i][1]);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        replace_last(l, from, pairs[i][0], strlen(pairs[i][0]), pairs[i][1]);
 }
 
 void nn_decode_wordpiece(const nn_decoder *d, nn_list *out, const nn_list *in)
@@ -263,10 +269,10 @@ void nn_decode_ctc(const nn_decoder *d, nn_list *out, const nn_list *in)
         if (last && before == size && memcmp(text, last, size) == 0) continue;
         nn_list_put(out, text, size);
         if (out->failed) return;
-        if (d->content_size) replace_last(out, from, d->content, "");
+        if (d->content_size) replace_last(out, from, d->content, d->content_size, "");
         if (d->flag) {
             clean_up(out, from);
-            if (d->word && *d->word) replace_last(out, from, d->word, " ");
+            if (d->word_size) replace_last(out, from, d->word, d->word_size, " ");
         }
         if (out->size > from) nn_list_end(out);
     }
@@ -298,28 +304,54 @@ void nn_decoding_free(nn_decoding *d)
     nn_list_free(&d->out);
 }
 
+/* The result of a decoder becomes the input of the next. */
+static void turn(nn_decoding *d)
+{
+    nn_list swap = d->in;
+    d->in = d->out;
+    d->out = swap;
+}
+
+static void join(nn_list *out, const nn_list *in)
+{
+    for (size_t i = 0; i < in->count; i++) {
+        size_t size;
+        const char *text = nn_list_text(in, i, &size);
+        if (i) nn_list_put(out, " ", 1);
+        nn_list_put(out, text, size);
+    }
+}
+
+/* The reason of a failure of a decoder; NULL: of what comes before or behind them. */
+static void explain(nn_decoding *d, const nn_decoder *failed, nn_list_failure why, size_t most)
+{
+    d->error[0] = 0;
+    if (why == NN_LIST_TOO_LONG)
+        snprintf(d->error, sizeof d->error, "the decoder makes more than %zu bytes of these tokens", most);
+    if (why == NN_LIST_TOO_MANY_STEPS)
+        snprintf(d->error, sizeof d->error, "the regular expression %s takes too many steps on these tokens",
+                 nn_json_brief(failed->pattern.text).text);
+}
+
 bool nn_decoders_run(const nn_decoders *s, nn_decoding *d)
 {
+    const nn_decoder *last = NULL;
+    size_t most = nn_text_most(d->in.size);
     for (size_t i = 0; i < s->count && !d->in.failed; i++) {
         nn_list_clear(&d->out);
-        s->at[i].decode(&s->at[i], &d->out, &d->in);
-        nn_list swap = d->in;
-        d->in = d->out;
-        d->out = swap;
+        d->out.most = most;
+        last = &s->at[i];
+        last->decode(last, &d->out, &d->in);
+        turn(d);
     }
     if (s->join_spaces && !d->in.failed) {
         nn_list_clear(&d->out);
-        for (size_t i = 0; i < d->in.count; i++) {
-            size_t size;
-            const char *text = nn_list_text(&d->in, i, &size);
-            if (i) nn_list_put(&d->out, " ", 1);
-            nn_list_put(&d->out, text, size);
-        }
-        nn_list swap = d->in;
-        d->in = d->out;
-        d->out = swap;
+        join(&d->out, &d->in);
+        turn(d);
     }
-    bool done = !d->in.failed && !d->out.failed;
-    d->in.failed = d->out.failed = false;
-    return done;
+    nn_list_failure why = d->in.failed;
+    explain(d, last, why, most);
+    d->in.failed = d->out.failed = NN_LIST_GOOD;
+    d->in.most = d->out.most = 0;
+    return !why;
 }

@@ -5,13 +5,21 @@
 
 #include "text/steps.h"
 
+typedef enum nn_list_failure {
+    NN_LIST_GOOD,
+    NN_LIST_NO_MEMORY,
+    NN_LIST_TOO_LONG,
+    NN_LIST_TOO_MANY_STEPS
+} nn_list_failure;
+
 /* A list of texts: one block of bytes, and where each text ends. */
 typedef struct nn_list {
     char *bytes;
     size_t size, room;
+    size_t most; /* bytes that it may have; 0: any number */
     size_t *ends;
     size_t count, end_room;
-    bool failed; /* no memory */
+    nn_list_failure failed; /* the first failure */
 } nn_list;
 
 typedef struct nn_decoder nn_decoder;
@@ -22,7 +30,8 @@ struct nn_decoder {
     nn_pattern pattern;
     char *content; /* what is inserted; the prefix of WordPiece, the suffix of BPEDecoder, the padding of CTC */
     size_t content_size;
-    char *word;   /* of CTC: the token between words */
+    char *word; /* (word_size) of CTC: the token between words; of SentencePiece: the text of the unknown token */
+    size_t word_size;
     int32_t code; /* the character of Metaspace and Strip */
     int64_t start, stop;
     bool flag;           /* Metaspace, SentencePiece: the first space was added; WordPiece, CTC: clean up */
@@ -41,6 +50,7 @@ void nn_decoders_free(nn_decoders *d);
 /* What decoding writes into; zeroed, it is empty. */
 typedef struct nn_decoding {
     nn_list in, out;
+    char error[160]; /* the reason after a failure; empty: no memory */
 } nn_decoding;
 void nn_decoding_free(nn_decoding *d);
 
@@ -48,7 +58,7 @@ void nn_list_clear(nn_list *l);
 void nn_list_put(nn_list *l, const char *bytes, size_t size); /* to the last text, which nn_list_end closes */
 void nn_list_end(nn_list *l);
 
-/* Decodes d->in and leaves the joined text there. False without memory. */
+/* Decodes d->in and leaves the joined text there. False after a failure. */
 bool nn_decoders_run(const nn_decoders *s, nn_decoding *d);
 
 nn_decode nn_decode_bytes, nn_decode_fallback, nn_decode_fuse, nn_decode_replace, nn_decode_strip, nn_decode_metaspace,

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* A compiled expression is only read: several threads may use it, each with a matcher of its own. */
 typedef struct nn_expression nn_expression;
@@ -17,14 +18,18 @@ void nn_expression_free(nn_expression *e);
 
 bool nn_expression_available(void);
 
-/* What matching writes into. Zeroed, it is empty. */
+/* What matching writes into. Zeroed, it is empty, and has no steps. */
 typedef struct nn_matcher {
     void *data, *context, *stack;
+    uint64_t steps; /* that searches may still take */
 } nn_matcher;
 void nn_matcher_free(nn_matcher *m);
 
-/* The first match at or after `from` in valid UTF-8. Returns 1, 0 for none, or -1 if the match limit, which grows with
- * the size of the text, or the memory is exhausted. */
+/* Gives it the steps of a text: all searches in it share them, so that they take time linear in its size. */
+static inline void nn_matcher_begin(nn_matcher *m, size_t size) { m->steps = 1000000 + (uint64_t)size * 200; }
+
+/* The first match at or after `from` in valid UTF-8. Returns 1, 0 for none, or -1 if the matcher's steps or the memory are
+ * exhausted. */
 int nn_expression_find(const nn_expression *e, nn_matcher *m, const char *text, size_t size, size_t from, size_t *start,
                        size_t *end);
 

@@ -48,6 +48,8 @@ static bool no_memory(nn_flow *f) { return nn_flow_fail(f, "not enough memory to
 
 static bool room(nn_flow *f, nn_text *t, size_t size)
 {
+    if (size > f->most)
+        return nn_flow_fail(f, "the steps of the tokenizer make more than %zu bytes of this text", f->most);
     if (!nn_grow(&t->bytes, &t->room, size, 1)) return no_memory(f);
     if (!f->track) return true;
     if (!nn_grow(&t->from, &t->from_room, size, sizeof *t->from) || !nn_grow(&t->to, &t->to_room, size, sizeof *t->to))
@@ -57,8 +59,10 @@ static bool room(nn_flow *f, nn_text *t, size_t size)
 
 void nn_flow_begin(nn_flow *f, const char *text, size_t size, bool track)
 {
+    f->most = nn_text_most(size);
     f->track = track;
     f->failed = false;
+    nn_matcher_begin(&f->matcher, size);
     f->error[0] = 0;
     f->part_count = f->cut_count = f->token_count = 0;
     f->text.size = f->next.size = 0;

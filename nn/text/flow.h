@@ -52,8 +52,9 @@ typedef struct nn_flow {
     size_t part_count, part_room, cut_count, cut_room;
     nn_token *tokens;
     size_t token_count, token_room;
+    size_t most; /* bytes that the text may become */
     bool track;
-    bool failed; /* no memory, or as `error` says */
+    bool failed; /* as `error` says */
     char error[160];
     size_t cut_from; /* where the pieces of the part that is being cut begin */
     bool matched;    /* the piece before was a match */
@@ -75,6 +76,12 @@ void nn_flow_free(nn_flow *f);
 
 /* Records the first error. Returns false. */
 __attribute__((format(printf, 2, 3))) bool nn_flow_fail(nn_flow *f, const char *format, ...);
+
+/* How long a text may become by way of steps or decoders: a file may repeat what it inserts, and double it each time. */
+static inline size_t nn_text_most(size_t size)
+{
+    return ((size_t)1 << 16) + (size < SIZE_MAX / 128 ? size * 64 : size);
+}
 
 /* Starts with a text, as one part. */
 void nn_flow_begin(nn_flow *f, const char *text, size_t size, bool track);

@@ -35,7 +35,7 @@ void nn_edit_replace(const nn_step *s, nn_flow *f, size_t start, size_t end)
 {
     replacing r = {s, f, start};
     if (!nn_pattern_all(&s->pattern, &f->matcher, f->text.bytes + start, end - start, replace_each, &r))
-        nn_flow_fail(f, "a regular expression takes too many steps on this text");
+        nn_pattern_fail(&s->pattern, f);
 }
 
 /* The length of the last character of a text that ends at `end`. */

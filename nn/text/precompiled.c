@@ -1,5 +1,6 @@
 /* The trie is a double array: a unit holds a label, an offset to its children and whether a value hangs at it. */
 #include "text/precompiled.h"
+#include "text/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,26 @@ static uint32_t unit_value(uint32_t u) { return u & 0x7fffffff; }
 static uint32_t little_endian(const unsigned char *p)
 {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static bool inside_character(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
+
+/* The text of a value. */
+static const char *text_of(const nn_precompiled *p, uint32_t value)
+{
+    return p->texts + (value < p->texts_size ? value : p->texts_size);
+}
+
+/* Whether all that the trie may lead to is UTF-8. A unit whose highest bit is set has no label, so that no walk stops there. */
+static bool has_valid_texts(const nn_precompiled *p)
+{
+    if (nn_utf8_valid(p->texts, p->texts_size) != p->texts_size) return false;
+    for (size_t i = 0; i < p->unit_count; i++) {
+        size_t at = i ^ unit_offset(p->units[i]);
+        bool leads = unit_leaf(p->units[i]) && !(p->units[i] >> 31) && at < p->unit_count;
+        if (leads && inside_character(*text_of(p, unit_value(p->units[at])))) return false;
+    }
+    return true;
 }
 
 nn_precompiled *nn_precompiled_read(const void *bytes, size_t size, const char **why)
@@ -36,7 +57,10 @@ nn_precompiled *nn_precompiled_read(const void *bytes, size_t size, const char *
     for (size_t i = 0; i < p->unit_count; i++) p->units[i] = little_endian(b + 4 + 4 * i);
     memcpy(p->texts, b + 4 + trie, p->texts_size);
     p->texts[p->texts_size] = 0;
-    return p;
+    if (has_valid_texts(p)) return p;
+    nn_precompiled_free(p);
+    *why = "its table of characters has texts that are not UTF-8";
+    return NULL;
 }
 
 void nn_precompiled_free(nn_precompiled *p)
@@ -89,8 +113,7 @@ static const char *walk(const nn_precompiled *p, const char *text, size_t size, 
         if (*at >= p->unit_count) return NULL;
         ++*length;
         if (!unit_leaf(unit)) continue;
-        uint32_t value = unit_value(p->units[*at]);
-        return p->texts + (value < p->texts_size ? value : p->texts_size);
+        return text_of(p, unit_value(p->units[*at]));
     }
     return NULL;
 }
@@ -108,6 +131,7 @@ const char *nn_precompiled_longest(const nn_precompiled *p, const char *text, si
     size_t walked = 0;
     const char *longest = NULL, *found;
     while ((found = walk(p, text, size, &at, &walked))) {
+        if (walked < size && inside_character(text[walked])) continue; /* the key of a damaged table */
         longest = found;
         *length = walked;
     }

@@ -1,6 +1,7 @@
 /* SentencePiece's normalization rules: a table that maps sequences of characters to texts. The file format is 4 bytes,
  * the size of a double-array trie of 32-bit units, the trie, and the texts, each with a NUL behind it. All of it is checked
- * when it is read, or while it is walked: a damaged table gives other texts, never an access outside of it. */
+ * when it is read, or while it is walked: a damaged table gives other texts, never an access outside of it, nor a text or a
+ * prefix that is not UTF-8. */
 #ifndef NN_TEXT_PRECOMPILED_H
 #define NN_TEXT_PRECOMPILED_H
 

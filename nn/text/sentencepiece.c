@@ -176,7 +176,7 @@ void nn_decode_sentencepiece(const nn_decoder *d, nn_list *out, const nn_list *i
         put_bytes(out, &run);
         if (seen || out->size) first = false;
         if (d->content && size == d->content_size && memcmp(text, d->content, size) == 0) {
-            nn_list_put(out, d->word, strlen(d->word));
+            nn_list_put(out, d->word, d->word_size);
             continue;
         }
         bool drop = first && d->flag && size >= 3 && memcmp(text, SPACE, 3) == 0;
@@ -190,6 +190,6 @@ void nn_decode_sentencepiece(const nn_decoder *d, nn_list *out, const nn_list *i
     }
     put_bytes(out, &run);
     nn_list_end(out);
-    out->failed = out->failed || run.failed;
+    if (!out->failed) out->failed = run.failed;
     nn_list_free(&run);
 }

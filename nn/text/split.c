@@ -1,4 +1,5 @@
 /* Cuts, patterns, and lists of steps. */
+#include "io/json.h"
 #include "text/steps.h"
 #include "text/vocabulary.h"
 
@@ -54,6 +55,12 @@ bool nn_pattern_all(const nn_pattern *p, nn_matcher *m, const char *text, size_t
     return true;
 }
 
+void nn_pattern_fail(const nn_pattern *p, nn_flow *f)
+{
+    if (f->matcher.steps) nn_flow_fail(f, "not enough memory to encode a text");
+    else nn_flow_fail(f, "the regular expression %s takes too many steps on this text", nn_json_brief(p->text).text);
+}
+
 /* ---- Cuts -------------------------------------------------------------------------------------------------------- */
 
 typedef struct cutting {
@@ -72,7 +79,7 @@ void nn_cut_pattern(const nn_step *s, nn_flow *f, size_t start, size_t end)
 {
     cutting c = {s, f, start};
     if (!nn_pattern_all(&s->pattern, &f->matcher, f->text.bytes + start, end - start, cut_each, &c))
-        nn_flow_fail(f, "a regular expression takes too many steps on this text");
+        nn_pattern_fail(&s->pattern, f);
 }
 
 void nn_cut_class(const nn_step *s, nn_flow *f, size_t start, size_t end)

@@ -10,7 +10,7 @@
 
 /* What is searched for: a text, or a regular expression. */
 typedef struct nn_pattern {
-    char *text; /* (size) */
+    char *text; /* (size); of an expression, as the file has it */
     size_t size;
     nn_expression *expression; /* NULL: the text */
 } nn_pattern;
@@ -25,6 +25,9 @@ int nn_pattern_find(const nn_pattern *p, nn_matcher *m, const char *text, size_t
 typedef void nn_pattern_each(void *user, size_t start, size_t end, bool match);
 bool nn_pattern_all(const nn_pattern *p, nn_matcher *m, const char *text, size_t size, nn_pattern_each *each,
                     void *user);
+
+/* Records that nn_pattern_all has failed. */
+void nn_pattern_fail(const nn_pattern *p, nn_flow *f);
 
 typedef struct nn_step {
     nn_edit *edit; /* or */

@@ -72,7 +72,8 @@ int64_t nn_tokenizer_size(const nn_tokenizer *t);
 
 bool nn_tokenizer_is_special(const nn_tokenizer *t, int64_t id);
 
-/* Decodes ids; the text is d->in. Ids without a piece are left out. False without memory. */
+/* Decodes ids; the text is d->in. Ids without a piece are left out. False after a failure, with the reason in
+ * d->error. */
 bool nn_tokenizer_decode(const nn_tokenizer *t, nn_decoding *d, const int32_t *ids, size_t count, bool skip_special);
 
 #endif

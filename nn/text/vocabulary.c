@@ -1,8 +1,9 @@
-/* A hash table with open addressing over one block of bytes. */
+/* A hash table with open addressing over one block of bytes. No piece lies far from its place (vocabulary.h). */
 #include "text/vocabulary.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 bool nn_grow(void *array, size_t *room, size_t need, size_t width)
 {
@@ -34,18 +35,104 @@ uint32_t nn_hash(const char *bytes, size_t length)
     return (uint32_t)(h >> 32) ^ (uint32_t)(h >> 15);
 }
 
+static uint64_t mix(uint64_t h)
+{
+    h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
+    h = (h ^ h >> 27) * 0x94d049bb133111ebu;
+    return h ^ h >> 31;
+}
+
+/* The time in nanoseconds and the place of the stack: neither is known when a file is written. */
+nn_hash_key nn_hash_key_draw(void)
+{
+    nn_hash_key key = {.drawn = true};
+    struct timespec wall = {0}, up = {0};
+    clock_gettime(CLOCK_REALTIME, &wall);
+    clock_gettime(CLOCK_MONOTONIC, &up);
+    uint64_t times[2] = {(uint64_t)wall.tv_sec << 30 ^ (uint64_t)wall.tv_nsec,
+                         (uint64_t)up.tv_sec << 30 ^ (uint64_t)up.tv_nsec};
+    key.words[0] = mix(times[0] ^ mix((uint64_t)(uintptr_t)&key));
+    key.words[1] = mix(key.words[0] ^ mix(times[1]));
+    return key;
+}
+
+static uint64_t rotated(uint64_t x, int by) { return x << by | x >> (64 - by); }
+
+static void sip_round(uint64_t v[4])
+{
+    v[0] += v[1], v[1] = rotated(v[1], 13) ^ v[0], v[0] = rotated(v[0], 32);
+    v[2] += v[3], v[3] = rotated(v[3], 16) ^ v[2];
+    v[0] += v[3], v[3] = rotated(v[3], 21) ^ v[0];
+    v[2] += v[1], v[1] = rotated(v[1], 17) ^ v[2], v[2] = rotated(v[2], 32);
+}
+
+static void absorb(uint64_t v[4], uint64_t block)
+{
+    v[3] ^= block;
+    sip_round(v);
+    v[0] ^= block;
+}
+
+uint64_t nn_keyed_hash(const nn_hash_key *key, const void *bytes, size_t length)
+{
+    const unsigned char *at = bytes;
+    uint64_t a = key->words[0], b = key->words[1], tail = 0;
+    uint64_t v[4] = {a ^ 0x736f6d6570736575u, b ^ 0x646f72616e646f6du, a ^ 0x6c7967656e657261u,
+                     b ^ 0x7465646279746573u};
+    size_t left = length;
+    for (; left >= 8; at += 8, left -= 8) {
+        uint64_t block;
+        memcpy(&block, at, 8);
+        absorb(v, block);
+    }
+    if (left) memcpy(&tail, at, left);
+    absorb(v, tail ^ (uint64_t)length << 56);
+    v[2] ^= 0xff;
+    for (int i = 0; i < 3; i++) sip_round(v);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+static uint32_t hash_of(const nn_vocabulary *v, const char *bytes, size_t length)
+{
+    return v->key.drawn ? (uint32_t)nn_keyed_hash(&v->key, bytes, length) : nn_hash(bytes, length);
+}
+
 static bool equal(const nn_vocabulary *v, const nn_piece *p, const char *bytes, size_t length, uint32_t hash)
 {
     return p->hash == hash && p->length == length && memcmp(v->bytes + p->at, bytes, length) == 0;
 }
 
-/* The slot of a piece, or the empty one where it would go. */
+/* The slot of a piece, or the empty one where it would go; NULL if it is not there and would lie too far from its place. */
 static uint32_t *slot_of(const nn_vocabulary *v, const char *bytes, size_t length, uint32_t hash)
 {
-    size_t at = hash & (v->slot_count - 1);
-    while (v->slots[at] && !equal(v, &v->pieces[v->slots[at] - 1], bytes, length, hash))
-        at = (at + 1) & (v->slot_count - 1);
-    return &v->slots[at];
+    for (size_t far = 0; far < NN_FARTHEST; far++) {
+        uint32_t *slot = &v->slots[(hash + far) & (v->slot_count - 1)];
+        if (!*slot || equal(v, &v->pieces[*slot - 1], bytes, length, hash)) return slot;
+    }
+    return NULL;
+}
+
+/* Puts all pieces into slots. False if one would lie too far from its place. */
+static bool fill_slots(nn_vocabulary *v)
+{
+    memset(v->slots, 0, v->slot_count * sizeof *v->slots);
+    for (size_t i = 0; i < v->count; i++) {
+        size_t far = 0, at = v->pieces[i].hash;
+        while (far < NN_FARTHEST && v->slots[(at + far) & (v->slot_count - 1)]) far++;
+        if (far == NN_FARTHEST) return false;
+        v->slots[(at + far) & (v->slot_count - 1)] = (uint32_t)i + 1;
+    }
+    return true;
+}
+
+/* Draws keys until the pieces are spread. */
+static void draw_key(nn_vocabulary *v)
+{
+    do {
+        v->key = nn_hash_key_draw();
+        for (size_t i = 0; i < v->count; i++)
+            v->pieces[i].hash = hash_of(v, v->bytes + v->pieces[i].at, v->pieces[i].length);
+    } while (!fill_slots(v));
 }
 
 static bool more_slots(nn_vocabulary *v)
@@ -57,11 +144,7 @@ static bool more_slots(nn_vocabulary *v)
     free(v->slots);
     v->slots = slots;
     v->slot_count = count;
-    for (size_t i = 0; i < v->count; i++) {
-        size_t at = v->pieces[i].hash & (count - 1);
-        while (slots[at]) at = (at + 1) & (count - 1);
-        slots[at] = (uint32_t)i + 1;
-    }
+    if (!fill_slots(v)) draw_key(v);
     return true;
 }
 
@@ -80,7 +163,12 @@ bool nn_vocabulary_add(nn_vocabulary *v, const char *bytes, size_t length, int64
     if (!more_slots(v) || !nn_grow(&v->pieces, &v->room, v->count + 1, sizeof *v->pieces) ||
         !nn_grow(&v->bytes, &v->bytes_room, v->bytes_size + length + 1, 1))
         return false;
-    uint32_t hash = nn_hash(bytes, length), *slot = slot_of(v, bytes, length, hash);
+    uint32_t hash = hash_of(v, bytes, length), *slot = slot_of(v, bytes, length, hash);
+    while (!slot) {
+        draw_key(v);
+        hash = hash_of(v, bytes, length);
+        slot = slot_of(v, bytes, length, hash);
+    }
     if (*slot) return set_id(v, *slot - 1, id);
     if (length) memcpy(v->bytes + v->bytes_size, bytes, length);
     v->bytes[v->bytes_size + length] = 0;
@@ -94,8 +182,8 @@ bool nn_vocabulary_add(nn_vocabulary *v, const char *bytes, size_t length, int64
 int32_t nn_vocabulary_find(const nn_vocabulary *v, const char *bytes, size_t length)
 {
     if (!v->slot_count) return -1;
-    uint32_t slot = *slot_of(v, bytes, length, nn_hash(bytes, length));
-    return slot ? v->pieces[slot - 1].id : -1;
+    const uint32_t *slot = slot_of(v, bytes, length, hash_of(v, bytes, length));
+    return slot && *slot ? v->pieces[*slot - 1].id : -1;
 }
 
 const char *nn_vocabulary_piece(const nn_vocabulary *v, int64_t id, size_t *length)

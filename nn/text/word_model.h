@@ -17,6 +17,7 @@ typedef struct nn_merge {
 typedef struct nn_merges {
     nn_merge *slots;
     size_t slot_count, count;
+    nn_hash_key key;  /* of their hash, if it is drawn */
     int32_t *results; /* (result_room) */
     size_t result_room;
 } nn_merges;

@@ -6,6 +6,8 @@
 
 /* ---- Post-processors: all that add tokens become templates ----------------------------------------------------------- */
 
+enum { TEMPLATE_MOST = 1024 }; /* tokens and texts */
+
 static bool add_text(nn_load *l, nn_template *t, int text, int32_t type)
 {
     return nn_template_add(t, text, type) || nn_load_memory(l);
@@ -16,6 +18,8 @@ static bool add_token(nn_load *l, nn_template *t, int64_t id, const char *piece,
     if (id < 0 || id >= NN_VOCABULARY_MOST)
         return nn_fail(&l->to, "the post-processor has the id %lld; ids are from 0 to %d", (long long)id,
                        NN_VOCABULARY_MOST - 1);
+    if (t->count == TEMPLATE_MOST)
+        return nn_fail(&l->to, "the post-processor adds more than %d tokens to a text", TEMPLATE_MOST);
     nn_template_item *item = nn_template_add(t, -1, type);
     if (!item || !piece || !(item->piece = strdup(piece))) return nn_load_memory(l);
     item->id = (int32_t)id;
@@ -98,51 +102,80 @@ static bool byte_offsets(nn_load *l, const nn_fields *f, void *into)
     return trim(l, f);
 }
 
-/* Adds the tokens of an entry of special_tokens: {"id": name, "ids": [...], "tokens": [...]}. */
-static bool add_entry(nn_load *l, nn_template *t, nn_json *at, int32_t type)
+/* What special_tokens says: {"name": {"id": name, "ids": [...], "tokens": [...]}, ...}. Each entry is read once, however often
+ * a template names it. */
+typedef struct specials {
+    nn_vocabulary names; /* ids are the numbers of entries */
+    size_t *ends;        /* of the entries, in the list of tokens */
+    size_t count, end_room;
+    named *tokens;
+    size_t token_count, token_room;
+} specials;
+
+static void free_specials(specials *s)
+{
+    for (size_t i = 0; i < s->token_count; i++) free(s->tokens[i].piece);
+    free(s->tokens);
+    free(s->ends);
+    nn_vocabulary_free(&s->names);
+}
+
+static bool read_entry(nn_load *l, specials *s, const nn_json *at)
 {
     nn_fields f;
-    if (!nn_fields_read(&f, &l->to, "special_tokens", at) || !nn_fields_need(&f, "ids") ||
+    nn_json j = *at;
+    if (!nn_fields_read(&f, &l->to, "special_tokens", &j) || !nn_fields_need(&f, "ids") ||
         !nn_fields_need(&f, "tokens"))
         return false;
     nn_json ids = *nn_fields_find(&f, "ids"), tokens = *nn_fields_find(&f, "tokens");
     bool good = nn_json_enter(&ids, '[') && nn_json_enter(&tokens, '['), more = true;
     while (good && more) {
-        int64_t id = 0;
-        char *piece = NULL;
         more = nn_json_more(&ids, ']');
-        if (nn_json_more(&tokens, ']') != more) good = false;
+        good = nn_json_more(&tokens, ']') == more;
         if (!good || !more) break;
-        good = nn_json_integer(&ids, &id) && (piece = nn_json_copy(&tokens, NULL));
-        if (good && !add_token(l, t, id, piece, type)) {
-            free(piece);
-            return false;
-        }
-        free(piece);
+        if (!nn_grow(&s->tokens, &s->token_room, s->token_count + 1, sizeof *s->tokens)) return nn_load_memory(l);
+        named *n = &s->tokens[s->token_count++];
+        *n = (named){0};
+        good = nn_json_integer(&ids, &n->id) && (n->piece = nn_json_copy(&tokens, NULL));
     }
     return good || nn_fail(&l->to, "special_tokens must have as many ids as tokens");
 }
 
-static bool add_named(nn_load *l, nn_template *t, const nn_fields *outer, const char *name, int32_t type)
+static bool read_special(nn_load *l, const nn_fields *f, specials *s)
 {
-    if (!nn_fields_need(outer, "special_tokens")) return false;
-    nn_json j = *nn_fields_find(outer, "special_tokens");
+    if (!nn_fields_find(f, "special_tokens")) return true;
+    nn_json j = *nn_fields_find(f, "special_tokens");
+    if (nn_json_peek(&j) != '{') return nn_fail(&l->to, "special_tokens of %s must be an object", f->where);
     nn_json_enter(&j, '{');
     while (nn_json_more(&j, '}')) {
-        char *key = nn_json_copy(&j, NULL);
-        if (!key) return nn_load_memory(l);
-        bool same = strcmp(key, name) == 0;
+        size_t size = 0;
+        char *key = nn_json_copy(&j, &size);
+        bool fits = key && nn_grow(&s->ends, &s->end_room, s->count + 1, sizeof *s->ends) &&
+                    (nn_vocabulary_find(&s->names, key, size) >= 0 ||
+                     nn_vocabulary_add(&s->names, key, size, (int64_t)s->count));
         free(key);
+        if (!fits) return nn_load_memory(l);
         nn_json_peek(&j);
-        if (!nn_json_failed(&j)) j.at++; /* the colon, which was checked when the object was read */
-        if (same) return add_entry(l, t, &j, type);
+        j.at++; /* the colon, which was checked when the object was read */
+        if (!read_entry(l, s, &j)) return false;
+        s->ends[s->count++] = s->token_count;
         nn_json_skip(&j);
     }
-    return nn_fail(&l->to, "special_tokens of %s lack %s", outer->where, nn_json_brief(name).text);
+    return true;
+}
+
+static bool add_named(nn_load *l, nn_template *t, const nn_fields *outer, const specials *s, const char *name,
+                      int32_t type)
+{
+    int32_t entry = nn_vocabulary_find(&s->names, name, strlen(name));
+    if (entry < 0) return nn_fail(&l->to, "special_tokens of %s lack %s", outer->where, nn_json_brief(name).text);
+    for (size_t i = entry ? s->ends[entry - 1] : 0; i < s->ends[entry]; i++)
+        if (!add_token(l, t, s->tokens[i].id, s->tokens[i].piece, type)) return false;
+    return true;
 }
 
 /* One item: {"Sequence": {"id": "A", "type_id": 0}} or {"SpecialToken": {"id": name, "type_id": 0}}. */
-static bool add_item(nn_load *l, nn_template *t, const nn_fields *outer, nn_json *at)
+static bool add_item(nn_load *l, nn_template *t, const nn_fields *outer, const specials *special, nn_json *at)
 {
     nn_fields item, value;
     char *id = NULL;
@@ -155,22 +188,27 @@ static bool add_item(nn_load *l, nn_template *t, const nn_fields *outer, nn_json
     bool done = nn_fields_read(&value, &l->to, outer->where, &inner) && nn_fields_only(&value, "id type_id") &&
                 nn_fields_need(&value, "id") && nn_fields_text(&value, "id", &id, NULL) &&
                 nn_fields_integer(&value, "type_id", 0, INT32_MAX, &type);
-    if (done && strcmp(item.key[0], "SpecialToken") == 0) done = add_named(l, t, outer, id, (int32_t)type);
+    if (done && strcmp(item.key[0], "SpecialToken") == 0) done = add_named(l, t, outer, special, id, (int32_t)type);
     else if (done && (strcmp(id, "A") == 0 || strcmp(id, "B") == 0)) done = add_text(l, t, *id - 'A', (int32_t)type);
     else if (done) done = nn_fail(&l->to, "a Sequence of %s must be A or B", outer->where);
     free(id);
     return done;
 }
 
-static bool read_template(nn_load *l, nn_template *t, const nn_fields *f, const char *key)
+static bool read_template(nn_load *l, nn_template *t, const nn_fields *f, const specials *special, const char *key)
 {
+    enum { TEXTS_MOST = 16 };
+    int texts = 0;
     if (!nn_fields_need(f, key)) return false;
     nn_json j = *nn_fields_find(f, key);
     if (nn_json_peek(&j) != '[') return nn_fail(&l->to, "%s of %s must be an array", key, f->where);
     nn_json_enter(&j, '[');
     while (nn_json_more(&j, ']')) {
-        if (!add_item(l, t, f, &j)) return false;
+        size_t before = t->count;
+        if (!add_item(l, t, f, special, &j)) return false;
         nn_json_skip(&j);
+        texts += t->count > before && t->items[before].text >= 0;
+        if (texts > TEXTS_MOST) return nn_fail(&l->to, "%s of %s has more than %d texts", key, f->where, TEXTS_MOST);
     }
     for (size_t i = 0; i < t->count && t == &l->t->single; i++)
         if (t->items[i].text == 1) return nn_fail(&l->to, "single of %s asks for a second text", f->where);
@@ -179,8 +217,12 @@ static bool read_template(nn_load *l, nn_template *t, const nn_fields *f, const 
 
 static bool template_processing(nn_load *l, const nn_fields *f, void *into)
 {
+    specials all = {0};
     (void)into;
-    return only_one(l, f) && read_template(l, &l->t->single, f, "single") && read_template(l, &l->t->pair, f, "pair");
+    bool done = only_one(l, f) && read_special(l, f, &all) && read_template(l, &l->t->single, f, &all, "single") &&
+                read_template(l, &l->t->pair, f, &all, "pair");
+    free_specials(&all);
+    return done;
 }
 
 static const nn_component processors[] = {
@@ -264,7 +306,7 @@ static bool ctc(nn_load *l, const nn_fields *f, void *into)
     nn_decoder *d;
     return put(l, into, nn_decode_ctc, &d) && nn_fields_need(f, "pad_token") &&
            nn_fields_text(f, "pad_token", &d->content, &d->content_size) &&
-           nn_fields_text(f, "word_delimiter_token", &d->word, NULL) && nn_fields_bool(f, "cleanup", &d->flag);
+           nn_fields_text(f, "word_delimiter_token", &d->word, &d->word_size) && nn_fields_bool(f, "cleanup", &d->flag);
 }
 
 static const nn_component decoders[] = {

@@ -90,7 +90,8 @@ static bool read_trainer(nn_load *l, const nn_proto *at, settings *s)
             break;
         }
     }
-    return !p.failed || damaged(l);
+    bool shown = nn_utf8_valid(s->unk_surface, s->unk_surface_size) == s->unk_surface_size;
+    return (shown && !p.failed) || damaged(l);
 }
 
 static bool read_normalizer(nn_load *l, const nn_proto *at, settings *s)
@@ -246,6 +247,7 @@ static bool make_decoder(nn_load *l, const settings *s)
     if (d) d->word = calloc(1, shown + 1);
     if (!d || !d->word || (unknown && !(d->content = malloc(size + 1)))) return nn_load_memory(l);
     memcpy(d->word, s->unk_surface ? s->unk_surface : surface, shown);
+    d->word_size = strlen(d->word);
     if (unknown) memcpy(d->content, unknown, size + 1);
     d->content_size = size;
     d->flag = s->prefix || s->squeeze;

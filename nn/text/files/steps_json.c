@@ -186,6 +186,7 @@ bool nn_load_bytes(nn_load *l, nn_steps *s, const char *where, bool prefix_space
         nn_step *step = nn_steps_cut(s, nn_cut_pattern);
         if (!step) return nn_load_memory(l);
         step->behavior = NN_ISOLATED;
+        if (!(step->pattern.text = copy(words))) return nn_load_memory(l);
         step->pattern.expression = nn_expression_compile(words, error, sizeof error);
         if (!step->pattern.expression) return nn_fail(&l->to, "%s: %s", where, error);
     }
