@@ -29,7 +29,7 @@ typedef struct nn_picture_config {
     float mean[4], deviation[4]; /* per channel: (x - mean) / deviation */
 } nn_picture_config;
 
-/* out (channels,rows,columns). `image` has 3 channels; with 1 channel, its luminance counts. Pixels as they are after
+/* out (channels,rows,columns), with 1 or 3 channels. `image` has 3; with 1 channel, its luminance counts. Pixels as they are after
  * cropping go to `seen` (rows,columns,3), unless it is NULL. False, with one line in `error`, without the name of the file,
  * if the picture then has another size. */
 bool nn_picture_prepare(float *out, unsigned char *seen, int64_t channels, int64_t rows, int64_t columns,

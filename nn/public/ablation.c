@@ -19,46 +19,67 @@ static void clear_block(mha_model *model, const bool *off)
     }
 }
 
-/* A dense copy (rows,columns) of a weight, with zeros in the columns of the heads that are off; NULL without memory. */
-static char *cleared(mha_context *ctx, mha_tensor *weight, const nn_part *part, const bool *off, int64_t D)
+/* A dense copy (rows,columns) of a weight, with zeros in the columns of the heads that are off; its data is NULL without
+ * memory. */
+static mha_tensor cleared(mha_context *ctx, mha_tensor weight, const nn_part *part, const bool *off, int64_t D)
 {
-    size_t size = mha_type_size(weight->type), row = (size_t)part->columns * size, head = (size_t)D * size;
-    char *copy = malloc((size_t)part->rows * row);
-    if (!copy) return NULL;
-    mha_tensor to = *weight;
-    to.data = copy;
+    size_t size = mha_type_size(weight.type), row = (size_t)part->columns * size, head = (size_t)D * size;
+    mha_tensor to = weight;
+    char *copy = to.data = malloc((size_t)part->rows * row);
+    if (!copy) return to;
     for (int axis = to.rank - 1; axis >= 0; axis--)
         to.stride[axis] = axis == to.rank - 1 ? 1 : to.stride[axis + 1] * to.size[axis + 1];
-    if (mha_tensor_copy(ctx, to, *weight)) return free(copy), NULL;
+    if (mha_tensor_copy(ctx, to, weight)) {
+        free(copy);
+        to.data = NULL;
+        return to;
+    }
     for (int64_t r = 0; r < part->rows; r++)
         for (int64_t h = 0; h < part->columns / D; h++)
             if (off[h]) memset(copy + (size_t)r * row + (size_t)h * head, 0, head);
-    *weight = to;
-    return copy;
+    return to;
 }
 
-/* Weights that lie in a file stay as they are: those of blocks with a head that is off are replaced by copies. */
-static mha_status replace_weights(mha_context *ctx, mha_model *m, const bool *off)
+/* Fills in copies (parts) of the weights of blocks with a head that is off. */
+static bool clear_weights(mha_context *ctx, const mha_model *m, const bool *off, mha_tensor *copies)
 {
     nn_part part;
     nn_parts w = nn_parts_of(&m->d);
     int64_t D = nn_blocks_head_width(&nn_description_last(&m->d)->blocks);
-    mha_status status = nn_public_whole(ctx, m);
-    if (status) return status;
-    if (!m->replaced) m->replaced = calloc((size_t)m->bound.count, sizeof *m->replaced);
-    if (!m->replaced) return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for heads that are off");
-    nn_model_free(m->net);
-    m->net = NULL;
     for (int64_t n = 0; nn_parts_next(&w, &part); n++) {
         bool any = false;
         if (part.kind != NN_PROJ) continue;
         for (int64_t h = 0; h < part.columns / D; h++) any = any || off[h];
-        char *copy = any ? cleared(ctx, &m->bound.part[n], &part, off, D) : NULL;
-        if (any && !copy) return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for heads that are off");
-        if (copy) free(m->replaced[n]), m->replaced[n] = copy;
+        if (any && !(copies[n] = cleared(ctx, m->bound.part[n], &part, off, D)).data) return false;
         off += part.columns / D;
     }
-    return MHA_OK;
+    return true;
+}
+
+/* Weights that lie in a file stay as they are: those of blocks with a head that is off are replaced by copies. The model
+ * changes once all copies are there. */
+static mha_status replace_weights(mha_context *ctx, mha_model *m, const bool *off)
+{
+    mha_status status = nn_public_whole(ctx, m);
+    if (status) return status;
+    size_t count = (size_t)m->bound.count;
+    if (!m->replaced) m->replaced = calloc(count, sizeof *m->replaced);
+    mha_tensor *copies = calloc(count, sizeof *copies);
+    bool good = m->replaced && copies && clear_weights(ctx, m, off, copies);
+    if (good) {
+        nn_model_free(m->net);
+        m->net = NULL;
+    }
+    for (size_t n = 0; copies && n < count; n++) {
+        if (!good) free(copies[n].data);
+        else if (copies[n].data) {
+            free(m->replaced[n]);
+            m->replaced[n] = copies[n].data;
+            m->bound.part[n] = copies[n];
+        }
+    }
+    free(copies);
+    return good ? MHA_OK : mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for heads that are off");
 }
 
 mha_status mha_model_switch_off(mha_context *ctx, mha_model *model, const bool *off, int64_t count)

@@ -5,6 +5,7 @@
 #include "public/model.h"
 #include <math.h>
 #include <mha_speech.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,6 +67,9 @@ mha_status mha_speech_features(mha_context *ctx, mha_tensor features, const floa
                               (long long)bins, (long long)frames);
     if (features.stride[first + 1] != 1 || features.stride[first] != frames)
         return nn_public_fail(ctx, MHA_BAD_SHAPE, "features: must be dense");
+    if ((uintptr_t)features.data % sizeof(float) || (uintptr_t)samples % sizeof(float))
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "%s: data is not aligned for float32",
+                              (uintptr_t)features.data % sizeof(float) ? "features" : "samples");
     for (int64_t n = 0; n < count && n < frames * NN_MEL_HOP; n++)
         if (!isfinite(samples[n]))
             return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "samples: number %lld is not finite", (long long)n);

@@ -128,6 +128,9 @@ mha_status mha_model_picture(mha_context *ctx, const mha_model *model, float *im
                                   ? model->picture_problem
                                   : "model: has no preprocessor_config.json, nor pretrained_cfg in timm's config.json, "
                                     "which would say how pictures are prepared");
+    if (in->channels != 1 && in->channels != 3)
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "model: reads %lld channels, but a file of a picture has 3 or 1",
+                              (long long)in->channels);
     if (!nn_image_open_colours(&picture, path, error, sizeof error)) return mha_context_fail(ctx, MHA_BAD_FILE, error);
     bool good = nn_picture_prepare(image, seen, in->channels, in->rows, in->columns, &model->picture, &picture, error,
                                    sizeof error);

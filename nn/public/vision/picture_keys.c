@@ -145,6 +145,9 @@ bool nn_picture_read_timm(nn_picture_config *to, const nn_config *c, int64_t row
         if (strcmp(filter, filters[n].name) == 0) to->filter = filters[n].filter;
     if (!to->filter) return nn_fail(failure, "interpolation is %s, which is not supported", nn_json_brief(filter).text);
     nn_fact_string(nn_config_find(c, "pretrained_cfg.crop_mode"), mode, sizeof mode);
+    if ((double)(rows > columns ? rows : columns) / share > NN_IMAGE_SIDE_MOST)
+        return nn_fail(failure, "crop_pct is so small that pictures would have more than %d rows or columns",
+                       NN_IMAGE_SIDE_MOST);
     if (strcmp(mode, "squash") == 0)
         to->rows = (int64_t)floor((double)rows / share), to->columns = (int64_t)floor((double)columns / share);
     else if (strcmp(mode, "center") == 0 && rows == columns) to->shortest = (int64_t)floor((double)rows / share);

@@ -6,6 +6,7 @@
 #include "data/wav.h"
 #include "io/safetensors.h"
 
+#include <mha_speech.h>
 #include <unistd.h>
 
 enum { RATE = 16000, ROOM = 1 << 16 };
@@ -335,6 +336,24 @@ TEST(features_out_of_range_are_refused)
     expect(!nn_mel_features(got, 0, 2, samples, 1), "0 bins");
     expect(!nn_mel_features(got, 1, 1, samples, 1), "1 frame, which cannot be reflected");
     expect(!nn_mel_features(got, NN_MEL_MAX_BINS + 1, 2, samples, 1), "too many bins");
+}
+
+TEST(features_that_are_not_aligned_are_refused)
+{
+    mha_context *ctx = NULL;
+    float got[4] = {0}, samples[2] = {0};
+    if (!expect(!mha_context_create(&ctx, NULL), "no context")) return;
+    mha_tensor features = mha_tensor_2d((char *)got + 1, MHA_FLOAT32, 1, 2);
+    expect(mha_speech_features(ctx, features, samples, 1) == MHA_BAD_ARGUMENT &&
+               strcmp(mha_context_error(ctx), "features: data is not aligned for float32") == 0,
+           "%s", mha_context_error(ctx));
+    features.data = got;
+    expect(mha_speech_features(ctx, features, (const float *)(const void *)((char *)samples + 2), 1) ==
+                   MHA_BAD_ARGUMENT &&
+               strcmp(mha_context_error(ctx), "samples: data is not aligned for float32") == 0,
+           "%s", mha_context_error(ctx));
+    expect(!mha_speech_features(ctx, features, samples, 1), "%s", mha_context_error(ctx));
+    mha_context_free(ctx);
 }
 
 /* It computes in float32, in which quiet frequencies next to loud ones drown: speech and tones differ by up to 3.2e-5. */

@@ -135,6 +135,22 @@ TEST(a_file_becomes_a_digit)
     free(grey);
 }
 
+/* Pictures have three channels, and there are four numbers to normalise by. */
+TEST(a_picture_for_other_channels_is_refused)
+{
+    if (!prepare()) return;
+    mha_model other = *model;
+    float image[PIXELS];
+    for (int64_t channels = 2; channels <= 64; channels += channels == 2 ? 2 : 30) {
+        other.d.encoder.input.channels = channels;
+        other.pictures = true;
+        other.picture = (nn_picture_config){.scale = 1, .deviation = {1, 1, 1, 1}};
+        expect(mha_model_picture(ctx, &other, image, NULL, "picture.png") == MHA_BAD_ARGUMENT &&
+                   strstr(mha_context_error(ctx), "channels, but a file of a picture has 3 or 1"),
+               "%s", mha_context_error(ctx));
+    }
+}
+
 /* ---- What a trained model makes of own pictures ------------------------------------------------------------------ */
 
 /* Whether the model reads an image as that digit. */

@@ -11,6 +11,23 @@
 
 enum { T = 11, MOST = 1024 };
 
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+
+static long allowed = -1; /* allocations that succeed before all fail; -1: none fails */
+
+static bool fails(void)
+{
+    if (allowed > 0) allowed--;
+    else if (allowed == 0) return true;
+    return false;
+}
+
+void *__wrap_malloc(size_t bytes) { return fails() ? NULL : __real_malloc(bytes); }
+void *__wrap_calloc(size_t count, size_t bytes) { return fails() ? NULL : __real_calloc(count, bytes); }
+
 static const char out[] = "/tmp/mha-pruned-test.safetensors";
 
 /* The logits of T tokens, or the rows without any, with heads switched off. Returns how many numbers; -1 on error. */
@@ -129,6 +146,29 @@ TEST(a_file_without_heads_is_the_model_with_them_off)
             mha_model_free(m);
         }
     remove(out);
+    mha_context_free(ctx);
+}
+
+/* Heads of both blocks: after the weights of one were copied, too. */
+TEST(a_model_keeps_all_heads_if_memory_runs_out)
+{
+    mha_context *ctx = context();
+    mha_model *m = make_model(ctx, &shapes[1], MHA_FLOAT32, false);
+    const bool off[12] = {[1] = true, [8] = true};
+    float *before = NULL, *after = NULL;
+    int64_t count = m ? run(&before, ctx, m, NULL) : -1, failures = 0;
+    mha_status status = MHA_NO_MEMORY;
+    while (count > 0 && status == MHA_NO_MEMORY && failures < 100) {
+        allowed = failures++;
+        status = mha_model_switch_off(ctx, m, off, 12);
+        allowed = -1;
+        bool same = run(&after, ctx, m, NULL) == count && !memcmp(before, after, (size_t)count * sizeof(float));
+        expect(same == (status == MHA_NO_MEMORY), "status %d, logits %s", (int)status, same ? "as before" : "changed");
+        free(after);
+    }
+    expect(status == MHA_OK && failures > 3, "status %d after %d failures", (int)status, (int)failures);
+    free(before);
+    mha_model_free(m);
     mha_context_free(ctx);
 }
 
