@@ -41,6 +41,10 @@ foreach(name PCRE2 UTF8PROC)
 endforeach()
 
 if(MHA_COMMAND)
+  add_library(mha_marker MODULE cli/marker.c)
+  target_link_libraries(mha_marker PRIVATE mha_flags)
+  target_compile_definitions(test_cli PRIVATE "MARKER=\"$<TARGET_FILE:mha_marker>\"")
+  add_dependencies(test_cli mha_marker)
   # They open a terminal, which is in POSIX's extension alone.
   set_source_files_properties(cli/test_train_command.c cli/test_prune_command.c PROPERTIES COMPILE_DEFINITIONS _XOPEN_SOURCE=700)
   # What draws is compiled into its test.

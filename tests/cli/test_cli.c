@@ -219,6 +219,28 @@ TEST(a_device_is_used_or_refused)
     }
 }
 
+/* Runs a line in the test's folder: whether the library that stands for the plug-in was loaded. */
+static bool loads_plug_in(const char *commands)
+{
+    static char words[1 << 14];
+    char line[1000];
+    snprintf(line, sizeof line, "cd '%s' && { %s; } >out 2>&1", in_folder(""), commands);
+    int status = system(line);
+    slurp(in_folder("out"), words, sizeof words);
+    expect(status == 0, "%s: %s", commands, words);
+    return strstr(words, "the plug-in is loaded") != NULL;
+}
+
+/* Beside the file that runs, wherever a link to it lies and whatever it is called. */
+TEST(the_plug_in_is_looked_for_beside_the_real_command)
+{
+    loads_plug_in("mkdir -p called real link && for d in called real link; do cp '" MARKER
+                  "' $d/libmha-cuda.so; done && cp " COMMAND " real/mha && ln -sf ../real/mha link/mha");
+    expect(!loads_plug_in("bash -c \"exec -a $PWD/called/mha " COMMAND " info\""), "beside its name");
+    expect(loads_plug_in("cd called && PATH=../link:$PATH && mha info"), "not beside the file of a link");
+    expect(!loads_plug_in("rm real/libmha-cuda.so && link/mha info"), "beside a link");
+}
+
 TEST(a_forced_instruction_set_is_used_or_refused)
 {
     for (int i = 0; i < mha_isa_count(); i++) {
