@@ -3,20 +3,29 @@
  * The order matters: sync the data, rename, sync the folder. If the rename came first, a power failure could leave an
  * empty file under the new name. The temporary file is created by open with O_EXCL and the default mode, not by
  * mkstemp: widening its mode 0600 would need the umask, which cannot be read without changing it for all threads. All
- * calls are relative to one descriptor of the folder, so renaming the folder meanwhile has no effect. */
+ * calls are relative to one descriptor of the folder, so renaming the folder meanwhile has no effect.
+ *
+ * A process holds a lock on its temporary file until the rename, so that a temporary file that nobody has locked belongs to a
+ * process that was killed; no process number is asked, which another process may have by now, or one on another machine.
+ * The lock is taken after the file is there: whoever looks at it in between may take and remove it, and its owner then
+ * makes another one. */
 #include "io/replace.h"
 #include "io/file_lock.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TRIES = 1000 }; /* names of temporary files; earlier processes with the same PID may have left some */
+#define PREFIX ".mha-save-"
+
+enum { TRIES = 1000 }; /* names of temporary files; other processes with the same PID may have some */
 
 bool nn_replacement_fail(nn_replacement *to, const char *format, ...)
 {
@@ -30,6 +39,43 @@ bool nn_replacement_fail(nn_replacement *to, const char *format, ...)
     return false;
 }
 
+/* Removes a temporary file that no process has locked. */
+static void remove_abandoned(int folder, const char *name)
+{
+    struct stat mine, named;
+    int flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, file = openat(folder, name, O_RDWR | flags);
+    if (file < 0 && errno == EACCES) file = openat(folder, name, O_RDONLY | flags);
+    if (file < 0) return;
+    bool regular = fstat(file, &mine) == 0 && S_ISREG(mine.st_mode) && mine.st_uid == geteuid();
+    if (regular && flock(file, LOCK_EX | LOCK_NB) == 0 && fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+        named.st_dev == mine.st_dev && named.st_ino == mine.st_ino)
+        unlinkat(folder, name, 0);
+    close(file);
+}
+
+/* Removes what killed processes have left in the folder. What cannot be removed stays. */
+static void remove_all_abandoned(int folder)
+{
+    int copy = fcntl(folder, F_DUPFD_CLOEXEC, 0);
+    DIR *list = copy >= 0 ? fdopendir(copy) : NULL;
+    if (!list) {
+        if (copy >= 0) close(copy);
+        return;
+    }
+    rewinddir(list); /* the copy shares its place with the original */
+    for (const struct dirent *entry; (entry = readdir(list));)
+        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) == 0) remove_abandoned(folder, entry->d_name);
+    closedir(list);
+}
+
+/* Locks a temporary file that was just created. False if another process has taken it. Where there are no locks, nobody can. */
+static bool keep(int file)
+{
+    struct stat mine;
+    if (flock(file, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;
+    return fstat(file, &mine) != 0 || mine.st_nlink > 0;
+}
+
 /* Creates the temporary file, with the permissions of the file that it will replace, if any. */
 static bool make(nn_replacement *to)
 {
@@ -38,10 +84,15 @@ static bool make(nn_replacement *to)
     if (there && !S_ISREG(old.st_mode)) return nn_replacement_fail(to, "not a regular file");
     if (there && faccessat(to->at.folder, to->at.name, W_OK, 0) != 0)
         return nn_replacement_fail(to, "%s", strerror(errno));
+    remove_all_abandoned(to->at.folder);
     for (int i = 0; i < TRIES && to->file < 0; i++) {
-        snprintf(to->temporary, sizeof to->temporary, ".mha-save-%ld-%d", (long)getpid(), i);
+        snprintf(to->temporary, sizeof to->temporary, PREFIX "%ld-%d", (long)getpid(), i);
         to->file = openat(to->at.folder, to->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, there ? 0600 : 0666);
         if (to->file < 0 && errno != EEXIST) break;
+        if (to->file >= 0 && !keep(to->file)) {
+            close(to->file);
+            to->file = -1;
+        }
     }
     if (to->file < 0) return nn_replacement_fail(to, "cannot create a file in its folder: %s", strerror(errno));
     to->made = true;
@@ -93,9 +144,9 @@ static bool settle(nn_replacement *to)
     if (to->failed || !drain(to)) return false;
     struct stat mine;
     if (fsync(to->file) != 0 || fstat(to->file, &mine) != 0) return nn_replacement_fail(to, "%s", strerror(errno));
-    int file = to->file;
-    to->file = -1;
-    if (close(file) != 0) return nn_replacement_fail(to, "%s", strerror(errno));
+    /* Some file systems report errors of writing when a descriptor is closed; the lock stays with the other one. */
+    int copy = fcntl(to->file, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0 || close(copy) != 0) return nn_replacement_fail(to, "%s", strerror(errno));
     if (to->lock && !nn_file_lock_check(to->lock))
         return nn_replacement_fail(to, "another process has replaced it in the meantime; it is left unchanged");
     if (renameat(to->at.folder, to->temporary, to->at.folder, to->at.name) != 0)

@@ -7,8 +7,8 @@
  *
  * The bytes are written to a temporary file, .mha-save-PID-N, in the folder of the target. nn_replacement_end syncs it,
  * renames it to the target and syncs the folder. A process killed at any moment leaves the old file or the new one, and
- * possibly the temporary file. After an error the old file is unchanged and the temporary one is removed. Errors are
- * sticky: later calls do nothing and return false, so that one check at the end is enough.
+ * possibly the temporary file, which the next replacement in that folder removes, where the file system has locks. After an
+ * error the old file is unchanged and the temporary one is removed. Errors are sticky: later calls do nothing and return false, so that one check at the end is enough.
  *
  * A new file gets the default permissions; a replaced file keeps its permissions. If the target is a symbolic link, the
  * file that it points to is replaced; a dangling link is replaced itself. Targets that are not regular files or not
