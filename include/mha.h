@@ -784,10 +784,11 @@ typedef struct mha_weight {
 
 /* The weights of a layer as tensors of the caller, each of a type of its own: float32, bfloat16 or float16. Sizes are
  * those of mha_layer_parts. What consists of heads may be split into them: q_weight may be (H*D,M) or (H,D,M), k_bias
- * (G*D) or (G,D). So the usual layouts are views, without a copy:
+ * (G*D) or (G,D), and with N runs of H/N heads each, (N,H/N*D,M). So the usual layouts are views, without a copy:
  *
  *     GPT-2     in_weight = mha_tensor_swap of the file's (M,3*M)
  *     GPT-NeoX  file (H,3,D,M): q_weight = {data, type, 3, {H, D, M}, {3*D*M, M, 1}}, k_weight D*M elements further on
+ *     Falcon    file (G,H/G+2,D,M): q_weight = {data, type, 3, {G, H/G*D, M}, {(H/G+2)*D*M, M, 1}}
  *     Whisper   has no bias of the key: k_bias = one zero with a stride of 0
  *
  * Start from MHA_LAYER_WEIGHTS_DEFAULTS, in which everything is none. */

@@ -34,11 +34,12 @@ static cut *find(cut *cuts, int64_t count, const mha_tensor *view)
 }
 
 /* Marks what line i of a view along an axis is in its tensor: a row or a column. `split`: heads have an axis of their own. */
-static bool mark(cut *c, const mha_tensor *view, bool split, int axis, int64_t i, int64_t width)
+static bool mark(cut *c, const mha_tensor *view, bool split, int axis, int64_t i)
 {
     int64_t step = split ? view->stride[1] : view->stride[axis];
     int64_t first = ((const char *)view->data - (const char *)c->tensor->data) / (int64_t)mha_type_size(view->type);
-    int64_t at = first + (split ? i / width * view->stride[0] + i % width * step : i * step);
+    int64_t rows = split ? view->size[1] : 1; /* of a run of heads */
+    int64_t at = first + (split ? i / rows * view->stride[0] + i % rows * step : i * step);
     int side = step % c->size[1] ? 1 : 0;
     int64_t line = side ? at % c->size[1] : at / c->size[1];
     if (!c->gone[side]) c->gone[side] = calloc((size_t)c->size[side], sizeof(bool));
@@ -58,7 +59,7 @@ static bool mark_part(cut *cuts, int64_t count, const nn_blocks_config *b, const
         int64_t width = (of_heads[n].axis ? p->columns : p->rows) / heads;
         for (int64_t i = 0; i < heads * width; i++)
             if (!keep[i / width * step] &&
-                (!c || !mark(c, view, view->rank > (p->columns ? 2 : 1), of_heads[n].axis, i, width)))
+                (!c || !mark(c, view, view->rank > (p->columns ? 2 : 1), of_heads[n].axis, i)))
                 return false;
     }
     return true;

@@ -141,10 +141,12 @@ static void take_head(mha_layer_parts *parts, const mha_layer_options *s, int pa
     mha_tensor *t = mha_part_of(parts, part);
     mha_part_size size = mha_part_size_of(s, part);
     if (!t->rank) return;
-    mha_tensor head = t->rank > (size.columns ? 2 : 1) ? *t : mha_part_split(*t, size.heads);
-    head = some_rows(head, h, 1);
-    *t = (mha_tensor){head.data, head.type, head.rank - 1, {head.size[1], head.size[2], 0, 0}, {0, 0, 0, 0}};
-    for (int axis = 0; axis < t->rank; axis++) t->stride[axis] = head.stride[axis + 1];
+    mha_tensor runs = t->rank > (size.columns ? 2 : 1) ? *t : mha_part_split(*t, size.heads);
+    int64_t heads = size.heads / runs.size[0], rows = runs.size[1] / heads; /* heads of a run, rows of a head */
+    mha_tensor run = some_rows(runs, h / heads, 1);
+    *t = (mha_tensor){run.data, run.type, run.rank - 1, {run.size[1], run.size[2], 0, 0}, {0, 0, 0, 0}};
+    for (int axis = 0; axis < t->rank; axis++) t->stride[axis] = run.stride[axis + 1];
+    *t = some_rows(*t, h % heads * rows, rows);
 }
 
 mha_layer_parts mha_layer_view_head(const mha_layer *layer, float *block, int64_t h)

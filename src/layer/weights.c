@@ -41,14 +41,16 @@ static given_part get_given(const mha_layer_weights *w, int part)
     return (given_part){mha_part_name(part), all[part]};
 }
 
-/* The shape that a part must have: its rows whole, or split into heads. */
+/* The shape that a part must have: its rows whole, or split into heads or into runs of as many heads each. */
 static mha_status check_shape(mha_context *ctx, mha_tensor *t, const char *name, mha_part_size size)
 {
     int plain = size.columns ? 2 : 1;
     bool split = size.heads && t->rank == plain + 1;
     const int64_t whole[3] = {size.rows, size.columns, 0};
+    int64_t runs = split && t->size[0] > 0 && size.heads % t->size[0] == 0 ? t->size[0] : size.heads;
     const int64_t heads[3] = {size.heads, size.heads ? size.rows / size.heads : 0, size.columns};
-    const int64_t *want = split ? heads : whole;
+    const int64_t in_runs[3] = {runs, runs ? size.rows / runs : 0, size.columns};
+    const int64_t *want = split ? in_runs : whole;
     char shape[120], more[80] = "";
     if (plain == 2) snprintf(shape, sizeof shape, "(%lld,%lld)", (ll)whole[0], (ll)whole[1]);
     else snprintf(shape, sizeof shape, "(%lld)", (ll)whole[0]);

@@ -31,13 +31,18 @@ static mha_tensor put(layer_weights *w, rng *r, float *numbers, int rank, const 
     return s->view;
 }
 
-/* A part whose rows are those of heads, split or not; a part without heads has 0 of them. */
+/* A part whose rows are those of heads: whole, or split into heads or runs of them; a part without heads has 0 of them. */
 static mha_tensor put_part(layer_weights *w, rng *r, mha_tensor part, int64_t heads)
 {
-    int64_t rows = part.rank ? part.size[0] : 0, columns = part.rank == 2 ? part.size[1] : 0;
-    const int64_t plain[2] = {rows, columns}, split[3] = {heads, heads ? rows / heads : 0, columns};
+    int64_t rows = part.rank ? part.size[0] : 0, columns = part.rank == 2 ? part.size[1] : 0, runs = heads;
+    const int64_t plain[2] = {rows, columns};
     if (!part.rank) return part;
-    if (heads && rng_chance(r, 0.5)) return put(w, r, part.data, part.rank + 1, split);
+    if (heads && rng_chance(r, 0.5)) {
+        if (rng_chance(r, 0.5)) runs = rng_between(r, 1, (int)heads);
+        while (heads % runs) runs--;
+        const int64_t split[3] = {runs, rows / runs, columns};
+        return put(w, r, part.data, part.rank + 1, split);
+    }
     return put(w, r, part.data, part.rank, plain);
 }
 

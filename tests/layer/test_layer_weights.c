@@ -126,6 +126,34 @@ TEST(changes_are_seen_unless_frozen)
     mha_context_free(s.ctx);
 }
 
+/* Falcon: two runs of two query heads, each with a key and a value head behind it. */
+TEST(views_of_heads_in_runs)
+{
+    enum { W = M / 4, RUN = 4 * W * M }; /* width of a head, numbers of a run */
+    static scene s;
+    scene_open(&s);
+    uint16_t *fused = &s.fused[0][0][0][0];
+    mha_layer *layer = NULL;
+    s.options.heads = 4, s.options.kv_heads = 2;
+    s.options.in_bias = false;
+    s.weights.in_bias = (mha_tensor)MHA_NO_TENSOR;
+    s.weights.q_weight.values = (mha_tensor){fused, MHA_BFLOAT16, 3, {2, 2 * W, M, 0}, {RUN, M, 1, 0}};
+    s.weights.k_weight.values = (mha_tensor){fused + 2 * W * M, MHA_BFLOAT16, 3, {2, W, M, 0}, {RUN, M, 1, 0}};
+    s.weights.v_weight.values = (mha_tensor){fused + 3 * W * M, MHA_BFLOAT16, 3, {2, W, M, 0}, {RUN, M, 1, 0}};
+    layer = make(&s);
+    for (int h = 0; h < 4; h++) {
+        mha_layer_parts head = mha_layer_view_head(layer, NULL, h);
+        expect(head.q_weight.data == fused + h / 2 * RUN + h % 2 * W * M && head.q_weight.rank == 2 &&
+                   head.q_weight.size[0] == W && head.q_weight.stride[0] == M,
+               "queries of head %d", h);
+        expect(head.v_weight.data == fused + h / 2 * RUN + 3 * W * M, "values of head %d", h);
+    }
+    mha_layer_free(layer);
+    s.weights.q_weight.values.size[0] = 3;
+    expect(mha_layer_create_over(s.ctx, &layer, &s.options, &s.weights) == MHA_BAD_SHAPE, "three runs of four heads");
+    mha_context_free(s.ctx);
+}
+
 TEST(views_of_borrowed_weights)
 {
     static scene s;
