@@ -91,7 +91,25 @@ static const nn_safetensors_tensor *look_up(const binding *b, const char *name)
         snprintf(other, sizeof other, "%s%s", prefix, name);
         t = nn_shards_find(b->shards, other);
     }
+    if (!t && b->head && b->head->prefix && strncmp(name, prefix, strlen(prefix)) == 0) {
+        snprintf(other, sizeof other, "%s%s", b->head->prefix, name + strlen(prefix));
+        t = nn_shards_find(b->shards, other);
+    }
     return t;
+}
+
+/* The first tensor that has a name of such a part, of the head or of the family; NULL: none. */
+static const nn_safetensors_tensor *find_part(const binding *b, nn_part_kind kind, bool decoder)
+{
+    const nn_name *lists[1 + NN_FAMILY_LISTS] = {b->head ? b->head->names : NULL};
+    memcpy(lists + 1, b->family->names, sizeof b->family->names);
+    for (int n = 0; n < 1 + NN_FAMILY_LISTS; n++)
+        for (const nn_name *name = lists[n]; name && name->name; name++) {
+            const nn_safetensors_tensor *t =
+                name->part == kind && name->encoder != decoder ? look_up(b, name->name) : NULL;
+            if (t) return t;
+        }
+    return NULL;
 }
 
 static void mark(const binding *b, const nn_safetensors_tensor *t)
@@ -153,14 +171,24 @@ static shape cut_columns(int64_t rows, int64_t columns, int64_t all, int64_t fir
     return (shape){2, {rows, columns}, {1, all}, first, 2, {columns, all}};
 }
 
-/* (H,3,D,K): heads have an axis of their own. */
+/* (G,H/G+2,D,K): the heads of queries that share a key/value head, that of keys and that of values; H = G: (H,3,D,K). */
 static shape cut_heads(const binding *b, const nn_part *p, int which)
 {
     const nn_blocks_config *c = p->decoder ? &b->d->decoder.blocks : &b->d->encoder.blocks;
-    int64_t D = nn_blocks_head_width(c), H = nn_blocks_heads(c, p->block), K = p->columns ? p->columns : 1;
-    shape s = {3, {H, D, K}, {3 * D * K, K, 1}, which * D * K, 2, {3 * H * D, K}};
+    int64_t D = nn_blocks_head_width(c), K = p->columns ? p->columns : 1, G = nn_blocks_kv_heads(c, p->block);
+    int64_t share = nn_blocks_heads(c, p->block) / G, run = (share + 2) * D;
+    int64_t rows = which ? D : share * D, first = which ? (share + which - 1) * D : 0;
+    if (G == 1) return cut_rows(dense(p->rows, p->columns), run, first);
+    shape s = {3, {G, rows, K}, {run * K, K, 1}, first * K, 2, {G * run, K}};
     if (!p->columns) s.rank = 2, s.whole_rank = 1;
     return s;
+}
+
+/* (4,3,N/4,K): quarter by quarter. */
+static shape cut_quarters(const nn_part *p, int which)
+{
+    int64_t rows = p->rows / 4, K = p->columns;
+    return (shape){3, {4, rows, K}, {3 * rows * K, K, 1}, which * rows * K, 2, {3 * p->rows, K}};
 }
 
 /* (experts,K,N) or (experts,K,2N) in which every other column counts. */
@@ -191,6 +219,12 @@ static shape cut_of(const binding *b, const nn_part *p, nn_cut cut)
     case NN_HEADS_K:
     case NN_HEADS_V:
         return cut_heads(b, p, (int)(cut - NN_HEADS_Q));
+    case NN_QUARTERS_Q:
+        return cut_quarters(p, 0);
+    case NN_QUARTERS_K:
+        return cut_quarters(p, 2);
+    case NN_QUARTERS_V:
+        return cut_quarters(p, 1);
     case NN_FIRST_ROWS:
         return cut_rows(dense(N, K), 2 * N, 0);
     case NN_LAST_ROWS:
@@ -305,15 +339,27 @@ static bool bind_list(binding *b, int64_t n, float *room, const nn_part *p, cons
     return true;
 }
 
+/* Tries the names of the head, then those of the family. */
+static bool bind_names(binding *b, int64_t n, float *room, const nn_part *p, bool *found, const nn_name **last)
+{
+    if (b->head && !bind_list(b, n, room, p, b->head->names, found, last)) return false;
+    for (int k = 0; k < NN_FAMILY_LISTS && !*found; k++)
+        if (!bind_list(b, n, room, p, b->family->names[k], found, last)) return false;
+    return true;
+}
+
 static bool bind_part(binding *b, int64_t number, float *room, const nn_part *p)
 {
     mha_tensor *part = &b->to->part[number];
-    const nn_name *last = NULL;
+    const nn_name *last = NULL, *other = NULL;
     bool found = false;
     char text[NAME] = "", own[NN_PART_NAME];
-    if (b->head && !bind_list(b, number, room, p, b->head->names, &found, &last)) return false;
-    for (int n = 0; n < NN_FAMILY_LISTS && !found; n++)
-        if (!bind_list(b, number, room, p, b->family->names[n], &found, &last)) return false;
+    if (!bind_names(b, number, room, p, &found, &last)) return false;
+    if (!found && p->kind == NN_TOKENS && b->d->output.tied) { /* of the two that are one, a file may have the head */
+        nn_part head = *p;
+        head.kind = NN_OUTPUT;
+        if (!bind_names(b, number, room, &head, &found, &other)) return false;
+    }
     if (found) return true;
     if (last) spell(b, text, last->name, p, 0);
     if (!last || last->missing == NN_REQUIRED || stays(p)) {
@@ -348,6 +394,20 @@ static bool is_unused(const nn_family *f, const char *name)
     return false;
 }
 
+/* Whether a tensor is the head of a language model that this model has no use for: a copy of the table of tokens, or no
+ * part of a model with another head or with none. */
+static bool is_spare_head(const binding *b, const nn_safetensors_tensor *t)
+{
+    bool other = !b->d->output.classes || (b->head && b->head->names);
+    for (int n = 0; n < NN_FAMILY_LISTS; n++)
+        for (const nn_name *name = b->family->names[n]; name && name->name; name++)
+            if (((name->part == NN_OUTPUT && (other || b->d->output.tied)) ||
+                 (name->part == NN_OUTPUT_BIAS && other)) &&
+                look_up(b, name->name) == t)
+                return true;
+    return false;
+}
+
 static bool check_rest(const binding *b)
 {
     int64_t more = 0;
@@ -357,6 +417,7 @@ static bool check_rest(const binding *b)
         if (b->used[n]) continue;
         if (b->gaps && !add_name(b, &b->gaps->unused, name)) return false;
         if (is_unused(b->family, name) || (b->gaps && b->gaps->allowed)) continue;
+        if (is_spare_head(b, nn_shards_get(b->shards, n))) continue;
         if (!first) first = name;
         more++;
     }
@@ -392,6 +453,18 @@ static bool bind_all(binding b)
     free(b.used);
     if (!ok) nn_bound_free(to);
     return ok;
+}
+
+/* As `transformers` does: a head is tied if config.json says so and the file has no other numbers for it. */
+bool nn_bind_tied(const nn_description *d, const nn_family *family, const nn_head *head, const nn_shards *shards)
+{
+    const binding b = {.d = d, .family = family, .head = head, .shards = shards};
+    bool decoder = d->decoder.blocks.depth > 0;
+    if (!d->output.tied && !(family->own_head && head)) return false;
+    const nn_safetensors_tensor *own = find_part(&b, NN_OUTPUT, decoder), *tokens = find_part(&b, NN_TOKENS, decoder);
+    if (!own || !tokens || own->data == tokens->data) return true;
+    return own->dtype == tokens->dtype && own->count == tokens->count &&
+           memcmp(own->data, tokens->data, (size_t)(own->end - own->begin)) == 0;
 }
 
 bool nn_bind(nn_bound *to, mha_context *ctx, const nn_description *d, const nn_family *family, const nn_head *head,

@@ -1,5 +1,5 @@
 /* From config.json to a description, by the tables of a family. */
-#include "families/family.h"
+#include "families/bind.h"
 #include "io/failure.h"
 #include "io/json.h"
 #include <math.h>
@@ -193,7 +193,13 @@ static bool set(const reading *r, const nn_key *k, nn_fact f)
 static bool applies(const nn_config *c, const nn_key *k)
 {
     bool truth, inverse = k->when && *k->when == '!';
+    char key[64];
     if (!k->when) return true;
+    const char *value = strchr(k->when, '=');
+    if (value) {
+        snprintf(key, sizeof key, "%.*s", (int)(value - k->when), k->when);
+        return nn_fact_is(nn_config_find(c, key), value + 1);
+    }
     return nn_fact_truth(nn_config_find(c, k->when + inverse), &truth) && truth != inverse;
 }
 
@@ -293,6 +299,7 @@ static bool fill(nn_description *d, const nn_family *f, const nn_head **head, co
         if (!apply_all(r, (*head)->keys[n])) return false;
     if (!*head && f->heads[0].architecture) d->output = (nn_output_config){.scale = 1}; /* its rows are the result */
     take_stored_positions(d, r->shards);
+    d->output.tied = nn_bind_tied(d, f, *head, r->shards);
     nn_blocks_config *b = d->decoder.blocks.depth ? &d->decoder.blocks : &d->encoder.blocks;
     if (b->depth > NN_BLOCKS_MOST && (f->window.layers || f->rotary.skips))
         return nn_fail(&r->to, "more than %d layers of several kinds are not supported", NN_BLOCKS_MOST);

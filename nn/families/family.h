@@ -45,9 +45,10 @@ typedef struct nn_key {
     nn_form form;
     size_t at; /* in nn_description */
     const char
-        *absent;      /* what the library takes if the key is absent, as JSON; "=name": the value of another key; NULL:
+        *absent; /* what the library takes if the key is absent, as JSON; "=name": the value of another key; NULL:
                            the key must be there. A constant is written here, too */
-    const char *when; /* only if this key is true, or with '!' before it, is not; or NULL */
+    const char
+        *when; /* only if this key is true, or with '!' before it, is false; "key=value": has this value; or NULL */
 } nn_key;
 
 #define NN_D(field) offsetof(nn_description, decoder.field)
@@ -61,6 +62,9 @@ typedef struct nn_rotary_keys {
     const char *theta_key, *local_key; /* beside rope_theta */
     double part;                       /* 0: all of a head, and the file must not say otherwise */
     const char *part_key;              /* beside partial_rotary_factor */
+    const char *width_key;             /* the key of how many numbers of a head turn, in place of a part; or NULL */
+    int64_t width;                     /* what that is if it is absent */
+    const char *unless;                /* a key that, if it is true, means that there is none; or NULL */
     const char *skips;                 /* layers with a 0 in this list have none; */
     const char *skip_every;            /* without it, every so many-th layer */
     bool restart;                      /* as in nn_rotary_config */
@@ -72,11 +76,13 @@ typedef enum nn_sliding {
     NN_SLIDES_NEVER,
     NN_SLIDES_ALWAYS,       /* all layers, whatever layer_types says */
     NN_SLIDES_TYPES,        /* layer_types; without it none, */
+    NN_SLIDES_ALL,          /* all, */
     NN_SLIDES_EVEN,         /* the first, third, ... */
     NN_SLIDES_FROM,         /* from layer `number` on, */
     NN_SLIDES_BUT_EVERY,    /* all but every `number`-th, */
     NN_SLIDES_BUT_FIRST_OF, /* all but the first of every `number`, */
-    NN_SLIDES_UNTURNED      /* those without a rotary embedding */
+    NN_SLIDES_UNTURNED,     /* those without a rotary embedding, */
+    NN_SLIDES_LOCAL         /* "local" of GPT-Neo's attention_types, [[["global", "local"], 12]] */
 } nn_sliding;
 
 typedef struct nn_window_keys {
@@ -84,7 +90,9 @@ typedef struct nn_window_keys {
     const char *key, *absent; /* of the window */
     const char *when;         /* a key that must be true, or NULL */
     const char *number, *number_absent;
-    bool half; /* the window reaches half as far, to both sides */
+    bool half;   /* the window reaches half as far, to both sides */
+    bool turns;  /* unless the window is null, layers without it have no rotary embedding */
+    bool needed; /* the window must not be null */
 } nn_window_keys;
 
 /* ---- Tensor names ----------------------------------------------------------------------------------------------- */
@@ -99,9 +107,12 @@ typedef enum nn_cut {
     NN_COLUMNS_Q, /* the same as columns */
     NN_COLUMNS_K,
     NN_COLUMNS_V,
-    NN_HEADS_Q, /* head by head: (H,3,D,K) */
+    NN_HEADS_Q, /* key/value head by key/value head: (G,H/G+2,D,K), of which the first H/G are queries */
     NN_HEADS_K,
     NN_HEADS_V,
+    NN_QUARTERS_Q, /* CodeGen: four times a quarter of the rows of q, v and k: (4,3,N/4,K) */
+    NN_QUARTERS_K,
+    NN_QUARTERS_V,
     NN_FIRST_ROWS, /* (2N,K) */
     NN_LAST_ROWS,
     NN_EVEN, /* of experts: (experts,K,2N), every other column */
@@ -127,6 +138,7 @@ typedef struct nn_head {
     const char *architecture; /* how the name in "architectures" ends */
     const nn_key *keys[2];
     const nn_name *names;
+    const char *prefix; /* which may stand in place of the family's; or NULL */
 } nn_head;
 
 enum { NN_FAMILY_LISTS = 4, NN_FAMILY_HEADS = 5 };
@@ -139,7 +151,7 @@ typedef struct nn_family {
     nn_window_keys window;
     const char *prefix;        /* a first part that names may lack, or have: "bert."; NULL: "model." */
     const char *const *unused; /* ends of names of tensors that are no part of the computation; NULL-terminated */
-    const char *own_head;      /* a tensor that says whether the head is tied: it is if the tensor is absent; or NULL */
+    bool own_head;             /* the file says whether the head is tied, whatever config.json says */
     const char *groups;        /* ALBERT: the key of the number of groups that blocks share their weights in */
     nn_head heads[NN_FAMILY_HEADS];
 } nn_family;

@@ -21,6 +21,23 @@ extern const nn_key nn_tied_keys[],
     nn_untied_keys[]; /* tie_word_embeddings is true, or false, where the file lacks it */
 extern const nn_name nn_lm_names[];
 
+/* Heads of decoders: of a language model; of texts, over the last token; of tokens; of answers, whose tensors some families
+ * put elsewhere. */
+extern const nn_key nn_score_keys[], nn_each_token_keys[], nn_answer_keys[];
+extern const nn_name nn_score_names[], nn_each_token_names[], nn_answer_names[];
+#define NN_DECODER_HEADS                                                                                               \
+    {                                                                                                                  \
+        {"ForCausalLM", {NULL}, NULL}, {"ForSequenceClassification", {nn_score_keys}, nn_score_names},                 \
+            {"ForTokenClassification", {nn_each_token_keys}, nn_each_token_names},                                     \
+            {"ForQuestionAnswering", {nn_each_token_keys, nn_answer_keys}, nn_answer_names, .prefix = "transformer."}, \
+    }
+
+/* What other decoders share with later ones of their kind. */
+extern const nn_key nn_gpt2_keys[], nn_gptj_keys[], nn_mistral_keys[], nn_gemma2_keys[], nn_olmo2_keys[];
+extern const nn_key nn_cohere_keys[], nn_glm_keys[];
+extern const nn_name nn_gpt2_names[], nn_gptj_names[], nn_olmo2_names[], nn_gate_up_names[];
+extern const char *const nn_gptj_unused[];
+
 /* BERT's: post-norm, learned positions and token types. Names lack the family's prefix. */
 extern const nn_key nn_bert_keys[];
 extern const nn_name nn_bert_names[];

@@ -41,7 +41,11 @@ static bool read_base(const reading *r, nn_attention_config *a)
     if (!(a->rotary_base > 0) || !(part > 0) || part > 1)
         return nn_fail(&r->to, "the rotary embedding needs a rope_theta above 0 and a part of a head from 0 to 1");
     a->rotary_width = (int64_t)((double)r->width * part);
-    return true;
+    if (!k->width_key) return true;
+    a->rotary_width = k->width;
+    nn_fact width = nn_config_find(r->c, k->width_key);
+    if (!width.text || (nn_fact_int(width, &a->rotary_width) && a->rotary_width > 0)) return true;
+    return nn_fail(&r->to, "%s must be a whole number above 0", k->width_key);
 }
 
 /* Tokens of training: of the file, of the object, or the positions. */
@@ -156,7 +160,7 @@ static nn_fact find_object(const nn_family *f, const nn_config *c, bool local)
     if (old.text && !nn_fact_is_null(old)) return two && local ? nn_fact_of("{}", 2) : old;
     if (two && own.text) return own;
     if (now.text && !nn_fact_is_null(now)) return now;
-    return f->rotary.unsaid && !old.text ? nn_fact_of(f->rotary.unsaid, strlen(f->rotary.unsaid)) : nn_fact_of("{}", 2);
+    return f->rotary.unsaid ? nn_fact_of(f->rotary.unsaid, strlen(f->rotary.unsaid)) : nn_fact_of("{}", 2);
 }
 
 static bool read_one(const nn_blocks_config *b, nn_attention_config *a, const nn_family *f, const nn_config *c,
@@ -188,7 +192,9 @@ static bool skip_layers(nn_blocks_config *b, const nn_family *f, const nn_config
 bool nn_family_rotary(nn_blocks_config *b, const nn_family *f, const nn_config *c, char *error, size_t error_size)
 {
     nn_attention_config *a = b->attention;
-    if (f->rotary.theta > 0) {
+    bool none = false;
+    if (f->rotary.unless) nn_fact_truth(nn_config_find(c, f->rotary.unless), &none);
+    if (f->rotary.theta > 0 && !none) {
         if (!read_one(b, &a[0], f, c, false, error, error_size)) return false;
         a[1] = a[0];
         a[1].rotary = (nn_rotary_config){.multiplier = 1, .factor = 1};

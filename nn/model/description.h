@@ -111,7 +111,8 @@ typedef struct nn_attention_config {
     int64_t relative_buckets;  /* T5: a learned bias for each of so many ranges of distances; 0: none, */
     int64_t relative_distance; /* the largest of which is this */
     bool in_bias, out_bias;
-    bool alibi; /* slopes 2^(-8(h+1)/H) for H a power of two, interleaved between powers otherwise */
+    bool alibi;        /* slopes 2^(-8(h+1)/H) for H a power of two, interleaved between powers otherwise; */
+    bool alibi_scaled; /* they are multiplied by the scale of scores */
     bool sinks;
 } nn_attention_config;
 

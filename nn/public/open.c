@@ -158,7 +158,6 @@ static mha_status make(mha_context *ctx, mha_model **model, const nn_config *c, 
     nn_generation_config_defaults(&m->generation);
     nn_speech_config_defaults(&m->speech);
     bool ok = nn_family_describe(&m->d, &m->family, &m->head, c, &m->shards, error, sizeof error);
-    if (ok && m->family->own_head && m->head) m->d.output.tied = !nn_shards_find(&m->shards, m->family->own_head);
     m->d.bfloat16 = o->compute == MHA_BFLOAT16;
     if (ok) read_labels(m, c);
     if (!nn_fact_int(nn_config_find(c, "max_position_embeddings|n_positions"), &m->context)) m->context = 0;

@@ -187,6 +187,125 @@ def experts(r):
     return dict(num_local_experts=n, num_experts_per_tok=r.randint(1, min(n, 4)))
 
 
+def types(r, keys, always=False):
+    """Adds a window, and in half of the configurations the layers that have it."""
+    keys.update(sliding_window=r.randint(2, 6), num_hidden_layers=r.randint(2, 5))
+    if (always or r.flag()) and not r.version4:
+        keys["layer_types"] = r.kinds(keys["num_hidden_layers"])
+    return keys
+
+
+def olmo3(r):
+    keys = types(r, llama(r, free=False, rms_norm_eps=r.eps(), attention_bias=r.flag()))
+    d, maximum = keys["hidden_size"] // keys["num_attention_heads"], keys["max_position_embeddings"]
+    full = rope(r, d, maximum, ("default", "linear", "yarn", "llama3"), nested=True)
+    local = dict(rope_type="default", rope_theta=500000.0) if r.version4 else rope(r, d, maximum, ("default", "linear"), nested=True)
+    return keys | dict(rope_parameters=dict(full_attention=full, sliding_attention=local))
+
+
+def exaone4(r):
+    keys = types(r, llama(r, rms_norm_eps=r.eps()), always=True)
+    if not r.version4 and r.flag():
+        keys.update(sliding_window=None, layer_types=["full_attention"] * keys["num_hidden_layers"])
+    elif r.flag():
+        keys["sliding_window_pattern"] = r.choice((2, 3))
+    return keys
+
+
+def cohere2(r):
+    keys = types(r, llama(r, free=False, layer_norm_eps=r.eps(), attention_bias=r.flag(), logit_scale=r.factor()))
+    if "layer_types" not in keys and r.flag():
+        keys["sliding_window_pattern"] = r.choice((2, 3))
+    return keys
+
+
+def ministral(r):
+    keys = types(r, llama(r, rms_norm_eps=r.eps()))
+    if r.flag():
+        keys.pop("layer_types", None)
+        keys["sliding_window"] = r.choice((None, 3))
+    return keys
+
+
+def partial_free(r, keys):
+    """As `partial`, where the width of a head is a key of its own."""
+    width = keys["hidden_size"]
+    keys = partial(r, keys, ("default", "linear", "yarn", "llama3"))
+    return keys | dict(head_dim=keys["hidden_size"] // keys["num_attention_heads"], hidden_size=width)
+
+
+def helium(r):
+    keys = llama(r, free=False, rms_norm_eps=r.eps(), attention_bias=r.flag(), mlp_bias=r.flag())
+    return keys | dict(head_dim=keys["hidden_size"] // keys["num_attention_heads"])
+
+
+def falcon(r):
+    h, g, d = r.heads()
+    alibi = r.flag()
+    if alibi:  # slopes that bfloat16 has
+        h, g = r.choice(((1, 1), (2, 1), (4, 2), (6, 3), (8, 2), (8, 8)))
+    keys = dict(TOKENS, vocab_size=r.randint(60, 140), hidden_size=h * d, num_hidden_layers=r.randint(1, 3),
+                num_attention_heads=h, ffn_hidden_size=r.choice((None, r.randint(20, 60))), activation=r.choice(ACTS),
+                layer_norm_epsilon=r.eps(), bias=r.flag(), alibi=alibi, max_position_embeddings=64, tie_word_embeddings=r.flag(),
+                multi_query=r.flag(), parallel_attn=r.flag(), new_decoder_architecture=r.flag())
+    if keys["new_decoder_architecture"]:
+        keys.update(parallel_attn=True, num_kv_heads=g, num_ln_in_parallel_attn=r.choice((None, 1, 2)))
+    if not alibi:
+        keys["rope_parameters"] = rope(r, d, 64, ("default", "linear", "yarn", "llama3"))
+    return keys
+
+
+def gptj(r):
+    h, _, d = r.heads((4, 6, 8, 10, 12))
+    h = 4 * h
+    return dict(TOKENS, vocab_size=r.randint(60, 140), n_positions=r.randint(25, 50), n_embd=h * d, n_head=h, n_layer=r.randint(1, 3),
+                rotary_dim=2 * r.randint(1, d // 2), n_inner=r.choice((None, r.randint(20, 60))), activation_function=r.choice(ACTS),
+                layer_norm_epsilon=r.eps(), tie_word_embeddings=r.flag())
+
+
+def gpt_neo(r):
+    h, _, d = r.heads((3, 5, 8, 11))
+    kinds = [[[r.choice(("global", "local")) for _ in range(r.randint(1, 2))], r.randint(1, 2)] for _ in range(r.randint(1, 2))]
+    return dict(TOKENS, vocab_size=r.randint(60, 140), max_position_embeddings=r.randint(25, 50), hidden_size=h * d, num_heads=h,
+                num_layers=sum(len(names) * times for names, times in kinds), attention_types=kinds,
+                intermediate_size=r.choice((None, r.randint(20, 60))), window_size=r.randint(2, 6), activation_function=r.choice(ACTS),
+                layer_norm_epsilon=r.eps(), tie_word_embeddings=r.flag())
+
+
+def gpt_bigcode(r):
+    keys = gpt2(r)
+    del keys["scale_attn_by_inverse_layer_idx"]
+    return keys | dict(multi_query=r.flag())
+
+
+def openai_gpt(r):
+    keys = gpt2(r)
+    for name in ("activation_function", "scale_attn_weights", "scale_attn_by_inverse_layer_idx", "n_inner"):
+        del keys[name]
+    return keys | dict(afn=r.choice(("gelu", "relu", "silu", "swish")))
+
+
+def mpt(r):
+    h = r.choice((1, 2, 3, 4, 5, 6, 7, 8, 12))
+    return dict(TOKENS, vocab_size=r.randint(60, 140), d_model=h * r.choice((3, 5, 8)), n_heads=h, n_layers=r.randint(1, 3),
+                max_seq_len=64, layer_norm_epsilon=r.eps(), attn_config=dict(softmax_scale=r.choice((None, r.factor(0.1, 1)))),
+                tie_word_embeddings=r.flag())
+
+
+def xglm(r):
+    h, _, d = r.heads((4, 6, 8, 12))
+    return dict(TOKENS, vocab_size=r.randint(60, 140), max_position_embeddings=r.randint(25, 50), d_model=h * d, attention_heads=h,
+                ffn_dim=r.randint(20, 60), num_layers=r.randint(1, 3), activation_function=r.choice(ACTS), scale_embedding=r.flag(),
+                tie_word_embeddings=r.flag())
+
+
+def biogpt(r):
+    h, _, d = r.heads((3, 5, 8, 11))
+    return dict(TOKENS, vocab_size=r.randint(60, 140), max_position_embeddings=r.randint(25, 50), hidden_size=h * d,
+                num_attention_heads=h, intermediate_size=r.randint(20, 60), num_hidden_layers=r.randint(1, 3), hidden_act=r.choice(ACTS),
+                layer_norm_eps=r.eps(), scale_embedding=r.flag(), tie_word_embeddings=r.flag())
+
+
 # ---- Encoders ------------------------------------------------------------------------------------------------------
 
 
@@ -329,6 +448,33 @@ CAUSAL = {
     "mixtral": ("MixtralForCausalLM", lambda r: llama(
         r, rms_norm_eps=r.eps(), sliding_window=r.choice((None, 3, 5)), **experts(r))),
     "gpt_oss": ("GptOssForCausalLM", gpt_oss),
+    "falcon": ("FalconForCausalLM", falcon),
+    "gptj": ("GPTJForCausalLM", gptj),
+    "codegen": ("CodeGenForCausalLM", gptj),
+    "gpt_neo": ("GPTNeoForCausalLM", gpt_neo),
+    "gpt_bigcode": ("GPTBigCodeForCausalLM", gpt_bigcode),
+    "openai_gpt": ("OpenAIGPTLMHeadModel", openai_gpt),
+    "mpt": ("MptForCausalLM", mpt),
+    "olmo": ("OlmoForCausalLM", lambda r: llama(r, free=False, attention_bias=r.flag())),
+    "olmo3": ("Olmo3ForCausalLM", olmo3),
+    "cohere2": ("Cohere2ForCausalLM", cohere2),
+    "nemotron": ("NemotronForCausalLM", lambda r: partial_free(r, llama(
+        r, norm_eps=r.eps(), attention_bias=r.flag(), mlp_bias=r.flag()))),
+    "arcee": ("ArceeForCausalLM", llama_full),
+    "glm": ("GlmForCausalLM", lambda r: partial_free(r, llama(r, rms_norm_eps=r.eps(), attention_bias=r.flag()))),
+    "glm4": ("Glm4ForCausalLM", lambda r: partial_free(r, llama(r, rms_norm_eps=r.eps(), attention_bias=r.flag()))),
+    "helium": ("HeliumForCausalLM", helium),
+    "ernie4_5": ("Ernie4_5ForCausalLM", lambda r: llama(r, rms_norm_eps=r.eps(), use_bias=r.flag())),
+    "seed_oss": ("SeedOssForCausalLM", lambda r: llama(
+        r, rms_norm_eps=r.eps(), attention_bias=r.flag(), attention_out_bias=r.flag(), mlp_bias=r.flag())),
+    "ministral": ("MinistralForCausalLM", ministral),
+    "exaone4": ("Exaone4ForCausalLM", exaone4),
+    "vaultgemma": ("VaultGemmaForCausalLM", gemma2),
+    "cwm": ("CwmForCausalLM", lambda r: types(r, llama(r, rms_norm_eps=r.eps(), mlp_bias=r.flag()))),
+    "biogpt": ("BioGptForCausalLM", biogpt),
+    "xglm": ("XGLMForCausalLM", xglm),
+    "persimmon": ("PersimmonForCausalLM", lambda r: partial(r, llama(r, free=False, layer_norm_eps=r.eps(), qk_layernorm=r.flag()),
+                                                            ("default", "linear", "yarn", "llama3"))),
 } | {f"llama_{kind}": ("LlamaForCausalLM", lambda r, kind=kind: llama_full(r, (kind,))) for kind in ROPES}
 
 BERTS = dict(bert=("Bert", bert), roberta=("Roberta", bert), distilbert=("DistilBert", distilbert),

@@ -1,7 +1,7 @@
 /* Command R: parallel branches with one norm, interleaved rotary embedding, scaled logits. */
 #include "families/lists.h"
 
-static const nn_key keys[] = {
+const nn_key nn_cohere_keys[] = {
     {NULL, NN_CHOICE, NN_D(blocks.norm), "0", NULL}, /* NN_LAYER_NORM */
     {"layer_norm_eps", NN_FLOAT, NN_D(blocks.epsilon), "1e-5", NULL},
     {NULL, NN_TRUTH, NN_D(blocks.norm_bias), "false", NULL},
@@ -17,8 +17,8 @@ static const nn_key keys[] = {
 
 const nn_family nn_family_cohere = {
     .type = "cohere",
-    .keys = {nn_llama_keys, nn_attention_bias_keys, keys, nn_tied_keys},
+    .keys = {nn_llama_keys, nn_attention_bias_keys, nn_cohere_keys, nn_tied_keys},
     .names = {nn_llama_names, nn_lm_names},
     .rotary = {.theta = 500000},
-    .heads = {{"ForCausalLM", {NULL}, NULL}},
+    .heads = NN_DECODER_HEADS,
 };

@@ -33,13 +33,10 @@ static const nn_key keys[] = {
     {0},
 };
 
-static const char *const unused[] = {"lm_head.weight", NULL};
-
 const nn_family nn_family_gemma = {
     .type = "gemma",
     .keys = {nn_llama_keys, nn_gemma_keys, keys},
     .names = {names, nn_gemma_names, nn_llama_names, nn_lm_names},
     .rotary = {.theta = 10000},
-    .unused = unused,
-    .heads = {{"ForCausalLM", {NULL}, NULL}},
+    .heads = NN_DECODER_HEADS,
 };

@@ -19,5 +19,5 @@ const nn_family nn_family_gemma3 = {
                .absent = "4096",
                .number = "sliding_window_pattern|_sliding_window_pattern",
                .number_absent = "6"},
-    .heads = {{"ForCausalLM", {NULL}, NULL}},
+    .heads = NN_DECODER_HEADS,
 };

@@ -1,7 +1,7 @@
 /* GPT-2: learned positions; weights are (in,out). */
 #include "families/lists.h"
 
-static const nn_key keys[] = {
+const nn_key nn_gpt2_keys[] = {
     {"vocab_size", NN_INT, NN_D(input.vocabulary), NULL, NULL},
     {"n_embd|hidden_size", NN_INT, NN_D(blocks.width), NULL, NULL},
     {"n_layer|num_hidden_layers", NN_INT, NN_D(blocks.depth), NULL, NULL},
@@ -20,7 +20,7 @@ static const nn_key keys[] = {
     {0},
 };
 
-static const nn_name names[] = {
+const nn_name nn_gpt2_names[] = {
     {.name = "transformer.wte.weight", .part = NN_TOKENS},
     {.name = "transformer.wpe.weight", .part = NN_POSITIONS},
     {.name = "transformer.h.{l}.ln_1.weight", .part = NN_NORM1},
@@ -44,13 +44,16 @@ static const nn_name names[] = {
     {0},
 };
 
-static const char *const unused[] = {".attn.bias", "lm_head.weight", NULL};
+static const char *const unused[] = {".attn.bias", NULL};
 
 const nn_family nn_family_gpt2 = {
     .type = "gpt2",
-    .keys = {keys},
-    .names = {names, nn_lm_names},
+    .keys = {nn_gpt2_keys},
+    .names = {nn_gpt2_names, nn_lm_names},
     .prefix = "transformer.",
     .unused = unused,
-    .heads = {{"LMHeadModel", {NULL}, NULL}},
+    .heads = {{"LMHeadModel", {NULL}, NULL},
+              {"ForSequenceClassification", {nn_score_keys}, nn_score_names},
+              {"ForTokenClassification", {nn_each_token_keys}, nn_each_token_names},
+              {"ForQuestionAnswering", {nn_each_token_keys, nn_answer_keys}, nn_answer_names}},
 };

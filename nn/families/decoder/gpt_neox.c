@@ -43,7 +43,7 @@ static const nn_name names[] = {
     {0},
 };
 
-static const char *const unused[] = {".attention.bias", "embed_out.weight", NULL};
+static const char *const unused[] = {".attention.bias", NULL};
 
 const nn_family nn_family_gpt_neox = {
     .type = "gpt_neox",
@@ -52,5 +52,5 @@ const nn_family nn_family_gpt_neox = {
     .rotary = {.theta = 10000, .theta_key = "rotary_emb_base", .part = 0.25, .part_key = "rotary_pct"},
     .prefix = "gpt_neox.",
     .unused = unused,
-    .heads = {{"ForCausalLM", {NULL}, NULL}},
+    .heads = NN_DECODER_HEADS,
 };

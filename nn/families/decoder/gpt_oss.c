@@ -37,5 +37,5 @@ const nn_family nn_family_gpt_oss = {
                .unsaid = "{\"rope_type\":\"yarn\",\"factor\":32,\"beta_fast\":32,\"beta_slow\":1,\"truncate\":false,"
                          "\"original_max_position_embeddings\":4096}"},
     .window = {.layers = NN_SLIDES_EVEN, .key = "sliding_window", .absent = "128"},
-    .heads = {{"ForCausalLM", {NULL}, NULL}},
+    .heads = NN_DECODER_HEADS,
 };

@@ -14,5 +14,5 @@ const nn_family nn_family_granite = {
     .keys = {nn_llama_keys, nn_mlp_bias_keys, keys, nn_untied_keys},
     .names = {nn_llama_names, nn_lm_names},
     .rotary = {.theta = 10000},
-    .heads = {{"ForCausalLM", {NULL}, NULL}},
+    .heads = NN_DECODER_HEADS,
 };

@@ -71,14 +71,10 @@ const nn_name nn_lm_names[] = {
     {0},
 };
 
-/* A file of a tied model may have the head as well. */
-static const char *const unused[] = {"lm_head.weight", NULL};
-
 const nn_family nn_family_llama = {
     .type = "llama",
     .keys = {nn_llama_keys, nn_mlp_bias_keys, nn_untied_keys},
     .names = {nn_llama_names, nn_lm_names},
     .rotary = {.theta = 10000},
-    .unused = unused,
-    .heads = {{"ForCausalLM", {NULL}, NULL}},
+    .heads = NN_DECODER_HEADS,
 };

@@ -23,5 +23,5 @@ const nn_family nn_family_mixtral = {
     .names = {names, nn_llama_names, nn_lm_names},
     .rotary = {.theta = 1000000},
     .window = {.layers = NN_SLIDES_ALWAYS, .key = "sliding_window", .absent = "null"},
-    .heads = {{"ForCausalLM", {NULL}, NULL}},
+    .heads = NN_DECODER_HEADS,
 };

@@ -52,13 +52,10 @@ static const nn_name names[] = {
     {0},
 };
 
-static const char *const unused[] = {"lm_head.weight", NULL};
-
 const nn_family nn_family_opt = {
     .type = "opt",
     .keys = {keys},
     .names = {names, nn_lm_names},
     .prefix = "model.",
-    .unused = unused,
-    .heads = {{"ForCausalLM", {NULL}, NULL}},
+    .heads = NN_DECODER_HEADS,
 };

@@ -40,5 +40,5 @@ const nn_family nn_family_phi = {
     .keys = {nn_llama_keys, keys, nn_untied_keys},
     .names = {names, nn_llama_names, nn_lm_names},
     .rotary = {.theta = 10000, .part = 0.5},
-    .heads = {{"ForCausalLM", {NULL}, NULL}},
+    .heads = NN_DECODER_HEADS,
 };

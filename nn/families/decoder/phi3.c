@@ -21,5 +21,5 @@ const nn_family nn_family_phi3 = {
     .names = {names, nn_llama_names, nn_lm_names},
     .rotary = {.theta = 10000, .part = 1, .restart = true},
     .window = {.layers = NN_SLIDES_ALWAYS, .key = "sliding_window", .absent = "null"},
-    .heads = {{"ForCausalLM", {NULL}, NULL}},
+    .heads = NN_DECODER_HEADS,
 };

@@ -18,5 +18,5 @@ const nn_family nn_family_qwen2 = {
                .when = "use_sliding_window",
                .number = "max_window_layers",
                .number_absent = "28"},
-    .heads = {{"ForCausalLM", {NULL}, NULL}},
+    .heads = NN_DECODER_HEADS,
 };

@@ -19,5 +19,5 @@ const nn_family nn_family_qwen3 = {
                .when = "use_sliding_window",
                .number = "max_window_layers",
                .number_absent = "28"},
-    .heads = {{"ForCausalLM", {NULL}, NULL}},
+    .heads = NN_DECODER_HEADS,
 };

@@ -12,5 +12,5 @@ const nn_family nn_family_smollm3 = {
     .names = {nn_llama_names, nn_lm_names},
     .rotary = {.theta = 2000000, .skips = "no_rope_layers", .skip_every = "no_rope_layer_interval"},
     .window = {.layers = NN_SLIDES_UNTURNED, .key = "sliding_window", .absent = "null", .when = "use_sliding_window"},
-    .heads = {{"ForCausalLM", {NULL}, NULL}},
+    .heads = NN_DECODER_HEADS,
 };

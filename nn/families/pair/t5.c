@@ -87,7 +87,7 @@ const nn_family nn_family_t5 = {
     .type = "t5",
     .keys = {keys},
     .names = {names},
-    .own_head = "lm_head.weight",
+    .own_head = true,
     .unused = unused,
     .heads = {{"ForConditionalGeneration", {NULL}, NULL}},
 };

@@ -293,6 +293,9 @@ static bool make_slopes(nn_stack *s)
         s->slopes[n] = malloc((size_t)s->config->heads * sizeof(float));
         if (!s->slopes[n]) return false;
         fill_slopes(s->slopes[n], s->config->heads);
+        float scale = s->config->attention[n].scale;
+        if (isnan(scale)) scale = 1 / sqrtf((float)nn_blocks_head_width(s->config));
+        for (int64_t h = 0; s->config->attention[n].alibi_scaled && h < s->config->heads; h++) s->slopes[n][h] *= scale;
     }
     return true;
 }
