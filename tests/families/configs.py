@@ -175,8 +175,15 @@ def bloom(r):
                 tie_word_embeddings=r.flag())
 
 
+# What the library takes if the file says nothing, or null.
+GPT_OSS_ROPE = dict(rope_type="yarn", rope_theta=150000.0, factor=32.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                    original_max_position_embeddings=4096)
+
+
 def gpt_oss(r):
     keys = llama(r, rms_norm_eps=r.eps(), attention_bias=r.flag(), sliding_window=r.randint(2, 6), **experts(r))
+    if r.flag():
+        keys["rope_parameters"] = dict(GPT_OSS_ROPE)
     if r.flag():
         keys["layer_types"] = r.kinds(keys["num_hidden_layers"])
     return keys
@@ -223,7 +230,6 @@ def ministral(r):
     keys = types(r, llama(r, rms_norm_eps=r.eps()))
     if r.flag():
         keys.pop("layer_types", None)
-        keys["sliding_window"] = r.choice((None, 3))
     return keys
 
 
@@ -497,11 +503,11 @@ IMAGES = {
 }
 
 # Models without a head, whose answers are the rows of their last block.
-HEADS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "MTModel", "ForImageClassification")
+SUFFIXES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "MTModel", "ForImageClassification")
 
 
 def bare(model):
-    for head in HEADS:
+    for head in SUFFIXES:
         model = model.removesuffix(head)
     return {"Gemma3": "Gemma3Text"}.get(model, model) + "Model"
 
@@ -514,6 +520,27 @@ BASES = {
     **{f"{name}_base": (bare(model), "base_image", draw) for name, (model, draw) in IMAGES.items() if name != "deit_teacher"},
 }
 
+# Decoders with another head than that of a language model, but for those that the library lacks.
+LACKING = {
+    "ForSequenceClassification": "granite cohere codegen gemma3 cohere2 ernie4_5 vaultgemma cwm xglm",
+    "ForTokenClassification": "opt gemma3 olmo2 granite cohere gptj codegen openai_gpt olmo olmo3 cohere2 ernie4_5 vaultgemma cwm xglm",
+    "ForQuestionAnswering": "gemma gemma2 gemma3 olmo2 phi phi3 stablelm starcoder2 granite cohere gpt_oss codegen gpt_bigcode "
+                            "openai_gpt olmo olmo3 cohere2 glm glm4 helium ernie4_5 vaultgemma cwm biogpt xglm persimmon",
+}
+
+
+def labelled(draw):
+    return lambda r: draw(r) | dict(id2label={i: f"LABEL_{i}" for i in range(r.randint(1, 5))})
+
+
+HEADS = {
+    f"{name}{word}": (bare(model).removesuffix("Model").removesuffix("Text") + head, "encoder",
+                      draw if head == "ForQuestionAnswering" else labelled(draw))
+    for head, word in (("ForSequenceClassification", "_score"), ("ForTokenClassification", "_tokens"), ("ForQuestionAnswering", "_answers"))
+    for name, (model, draw) in (CAUSAL | {"opt": ("OPTForCausalLM", lambda r: opt(r, narrow=False))}).items()
+    if name not in LACKING[head].split() and not name.startswith("llama_")
+}
+
 # Name: (class, kind of answers, drawing of a configuration).
 FAMILIES = {
     **{name: (model, "decoder", draw) for name, (model, draw) in CAUSAL.items()},
@@ -522,4 +549,5 @@ FAMILIES = {
     **{name: (model, "pair", draw) for name, (model, draw) in PAIRS.items()},
     **{name: (model, "image", draw) for name, (model, draw) in IMAGES.items()},
     **BASES,
+    **HEADS,
 }

@@ -2,7 +2,7 @@
 and expected.safetensors beside it, computed in float64.
 
     python tests/families/oracle.py DIR [--seed N] [--only NAME,...] [--sample K] [--count N] [--spelling 4|5] [--dtype T]
-                                    [--shards] [--base] [--check]
+                                    [--shards] [--base] [--heads] [--check]
     python tests/families/oracle.py -      runs of which standard input has the arguments, one per line
 
 prints the seed and the name of every folder. The same seed writes the same folders. The kinds of expected.safetensors:
@@ -28,18 +28,27 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import save_file
+from transformers.models.falcon import modeling_falcon
 
-from configs import BASES, FAMILIES, Draw
+from configs import BASES, FAMILIES, GPT_OSS_ROPE, HEADS, Draw
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 torch.set_grad_enabled(False)
 
+transformers.GPTBigCodeForCausalLM  # which compiles functions with softmax in them when it is imported
+
 # The library computes softmax in float32. Its masks of float64 are infinite there, so that a row of padding, which sees
-# no key, is NaN and spoils the others.
-float32_softmax = torch.nn.functional.softmax
+# no key, is NaN and spoils the others; and XGLM makes the number of such a mask in float32.
+float32_softmax, full = torch.nn.functional.softmax, torch.full
 torch.nn.functional.softmax = lambda x, *args, **named: float32_softmax(
-    x, *args, **{k: v for k, v in named.items() if k != "dtype" or x.dtype != torch.float64})
+    x.clamp(min=torch.finfo(x.dtype).min), *args, **{k: v for k, v in named.items() if k != "dtype" or x.dtype != torch.float64})
+torch.full = lambda size, value, *args, **named: full(
+    size, max(value, torch.finfo(torch.float32).min) if isinstance(value, float) else value, *args, **named)
+
+# Falcon adds ALiBi twice where it shows attentions, and once where it does not.
+alibi_of_falcon = modeling_falcon.build_alibi_tensor
+modeling_falcon.build_alibi_tensor = lambda *args, **named: alibi_of_falcon(*args, **named) / 2
 
 
 # ---- Weights -------------------------------------------------------------------------------------------------------
@@ -107,7 +116,8 @@ def encoder(model, r):
     mask[1, -4:] = 0
     ids[mask == 0] = model.config.pad_token_id
     out = model(ids, attention_mask=mask, output_attentions=True, output_hidden_states=True)
-    return dict(input_ids=ids, attention_mask=mask, logits=out.logits, hidden=out.hidden_states[-1],
+    logits = out.logits if "logits" in out else torch.stack((out.start_logits, out.end_logits), -1)
+    return dict(input_ids=ids, attention_mask=mask, logits=logits, hidden=out.hidden_states[-1],
                 **number("attentions", out.attentions))
 
 
@@ -216,6 +226,7 @@ def version4(path, r):
         rope = None
     if kind == "gemma3_text":
         c["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+    if kind in ("gemma3_text", "olmo3"):
         rope = rope["full_attention"]
     if rope:
         share = rope.pop("partial_rotary_factor", None)
@@ -223,13 +234,15 @@ def version4(path, r):
             c.update(rotary_emb_base=rope.pop("rope_theta"), rotary_pct=share)
         else:
             c["rope_theta"] = rope.pop("rope_theta")
-            if kind in ("phi", "phi3", "stablelm"):
+            if share is not None:
                 c["partial_rotary_factor"] = share
         if kind == "phi3":
             rope.pop("original_max_position_embeddings", None)
+        unsaid = kind == "gpt_oss" and rope == {k: v for k, v in GPT_OSS_ROPE.items() if k != "rope_theta"}
         if r.flag():
             rope["type"] = rope.pop("rope_type")
-        c["rope_scaling"] = None if "default" in rope.values() else rope
+        plain = "default" in rope.values() and kind not in ("gpt_oss", "cwm")  # in which null means another one
+        c["rope_scaling"] = None if plain or unsaid else rope
     config_class = transformers.CONFIG_MAPPING[kind]
     short = {k: v for k, v in c.items() if k != "layer_types"}
     if getattr(config_class.from_dict(copy.deepcopy(short)), "layer_types", None) == c.get("layer_types"):
@@ -283,6 +296,7 @@ def run(words):
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="default: a new one each time")
     parser.add_argument("--only", help="names of families, with commas between them: " + ", ".join(FAMILIES))
     parser.add_argument("--base", action="store_true", help="models without a head")
+    parser.add_argument("--heads", action="store_true", help="decoders with another head than that of a language model")
     parser.add_argument("--sample", type=int, default=1, metavar="K", help="one in K of these")
     parser.add_argument("--count", type=int, default=1, help="models per family")
     parser.add_argument("--spelling", default="5", choices=("4", "5"), help="of config.json: version of transformers")
@@ -290,7 +304,7 @@ def run(words):
     parser.add_argument("--shards", action="store_true", help="split the weights over several files with an index")
     parser.add_argument("--check", action="store_true", help="load each folder again and compare")
     args = parser.parse_args(words)
-    names = args.only.split(",") if args.only else [n for n in FAMILIES if (n in BASES) == args.base]
+    names = args.only.split(",") if args.only else [n for n in FAMILIES if (n in BASES, n in HEADS) == (args.base, args.heads)]
     for name in names:
         if name not in FAMILIES:
             parser.error(f"no family {name}; there are {', '.join(FAMILIES)}")

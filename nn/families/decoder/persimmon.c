@@ -6,6 +6,7 @@ static const nn_key keys[] = {
     {"layer_norm_eps", NN_FLOAT, NN_D(blocks.epsilon), "1e-5", NULL},
     {NULL, NN_TRUTH, NN_D(blocks.norm_bias), "true", NULL},
     {NULL, NN_TRUTH, NN_D(blocks.gated), "false", NULL},
+    {NULL, NN_INT, NN_D(blocks.kv_heads), "0", NULL},
     {"hidden_act", NN_ACTIVATION, NN_D(blocks.activation), "\"relu2\"", NULL},
     {NULL, NN_TRUTH, NN_D(blocks.mlp_bias), "true", NULL},
     {NULL, NN_TRUTH, NN_D(blocks.attention[0].in_bias), "true", NULL},
