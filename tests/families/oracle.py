@@ -43,8 +43,8 @@ transformers.GPTBigCodeForCausalLM  # which compiles functions with softmax in t
 float32_softmax, full = torch.nn.functional.softmax, torch.full
 torch.nn.functional.softmax = lambda x, *args, **named: float32_softmax(
     x.clamp(min=torch.finfo(x.dtype).min), *args, **{k: v for k, v in named.items() if k != "dtype" or x.dtype != torch.float64})
-torch.full = lambda size, value, *args, **named: full(
-    size, max(value, torch.finfo(torch.float32).min) if isinstance(value, float) else value, *args, **named)
+torch.full = lambda size, fill_value, **named: full(
+    size, max(fill_value, torch.finfo(torch.float32).min) if isinstance(fill_value, float) else fill_value, **named)
 
 # Falcon adds ALiBi twice where it shows attentions, and once where it does not.
 alibi_of_falcon = modeling_falcon.build_alibi_tensor
@@ -250,6 +250,15 @@ def version4(path, r):
     path.write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
 
 
+def separate(model, r):
+    """Gives the head of a tied model a tensor of its own in some of them, as files have it. Whether it shall be a copy."""
+    head = getattr(model, "get_output_embeddings", lambda: None)()
+    if head is None or head.weight is not model.get_input_embeddings().weight or r.flag():
+        return False
+    head.weight = torch.nn.Parameter(head.weight.clone())
+    return r.flag()
+
+
 def build(name, r, dtype):
     """A model in float32 whose weights are rounded to `dtype`, the kind and the seed of its inputs, and its answers."""
     kind_of_model, kind, draw = FAMILIES[name]
@@ -258,10 +267,11 @@ def build(name, r, dtype):
         config = model_class.config_class(**draw(r))
         config._attn_implementation = config._experts_implementation = "eager"
         model = model_class(config).eval()
-        if hasattr(model, "lm_head") and config.model_type == "t5" and not config.scale_decoder_outputs and r.flag():  # as the files of version 1.1
-            model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
+        copied = separate(model, r)
         seed, inputs = r.getrandbits(32), r.getrandbits(32)
         randomize(model, seed, dtype)
+        if copied:
+            model.get_output_embeddings().weight.copy_(model.get_input_embeddings().weight)
         exact = copy.deepcopy(model).double()
         if kind == "pair" and r.flag():  # a token that ends the text in the middle
             end = pair(exact, Draw(inputs))["greedy"][r.randrange(2), r.randrange(2, 8)].item()
