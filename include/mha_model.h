@@ -145,7 +145,8 @@ typedef struct mha_model_inputs {
     mha_tensor types;          /* (B,T): token types, where the model has them; or none: 0 */
     mha_tensor lengths;        /* MHA_INT64 (B): how many tokens each sequence has; the rest is padding. None: T */
     mha_tensor features;       /* any float type (B,bins,2T): of audio frames, in place of tokens */
-    mha_tensor decoder_tokens; /* (B,Td): what the decoder of a model with two stacks reads */
+    mha_tensor decoder_tokens; /* (B,Td): what the decoder of a model with two stacks reads. None for the heads of BART
+                                  that classify or answer: their decoders read `tokens`, behind the start token */
 } mha_model_inputs;
 
 /* What lies inside one block, on request: leave a tensor all zero and it costs nothing. All are of any float type; the

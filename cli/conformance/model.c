@@ -190,7 +190,7 @@ static bool find_sizes(model_case *c, const mha_model_inputs *in)
     if (from->rank < 2) return model_case_fail(c, "expected.safetensors has no inputs");
     c->B = from->size[0];
     c->T[first] = info.tokens ? info.tokens : from->size[1];
-    if (c->pair) c->T[1] = in->decoder_tokens.rank == 2 ? in->decoder_tokens.size[1] : 1;
+    if (c->pair) c->T[1] = in->decoder_tokens.rank == 2 ? in->decoder_tokens.size[1] : c->T[0];
     c->classes = info.classes, c->depth = info.blocks, c->width = info.width, c->pooled = info.pooled;
     c->encoder_depth = info.encoder_blocks, c->encoder_width = info.encoder_width;
     return true;

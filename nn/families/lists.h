@@ -45,6 +45,12 @@ extern const nn_name nn_bert_names[];
 /* Heads of encoders: of a masked language model, and of a classifier over the first token, each with a product before it. */
 extern const nn_key nn_masked_keys[], nn_class_keys[];
 
+/* Heads of every row, without a product before them: of token classification, and of question answering, whose two classes
+ * are the start and the end of the answer. */
+extern const nn_key nn_row_keys[],
+    nn_named_keys[]; /* the classes of rows have names, as those of pooled rows always do */
+extern const nn_name nn_token_names[], nn_span_names[];
+
 /* The head of a classifier with its number of labels, without a product before it. */
 extern const nn_key nn_label_keys[];
 

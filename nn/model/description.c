@@ -161,8 +161,8 @@ static const char *attention_problem(const nn_attention_config *a, int64_t D)
     if (a->qk_norm_kind > MHA_NORM_LAYER || a->qk_norm_span > MHA_NORM_ALL_HEADS)
         return "the norm of queries and keys is unknown";
     if (a->relative_buckets < 0 || a->relative_buckets > 1 << 16 ||
-        (a->relative_buckets && (a->relative_buckets < 4 || a->relative_distance <= a->relative_buckets / 2)))
-        return "relative positions have at least 4 ranges, and a distance larger than half of them";
+        (a->relative_buckets && (a->relative_buckets < 4 || a->relative_distance < 1)))
+        return "relative positions have from 4 to 65536 ranges, and a largest distance of at least 1";
     return NULL;
 }
 
@@ -218,10 +218,15 @@ static const char *output_problem(const nn_description *d)
     const nn_output_config *o = &d->output;
     const nn_input_config *in = &nn_description_last(d)->input;
     int64_t width = nn_description_last(d)->blocks.width;
-    if (o->pool > NN_POOL_REST) return "the pool is unknown";
+    if (o->pool > NN_POOL_PICKED) return "the pool is unknown";
     if (o->transform < 0 || o->transform > 1 << 20 || o->transform_activation > MHA_RELU_SQUARED)
         return "the product before that of the logits has a width up to 1048576";
     if (o->classes < 0 || o->classes > 1 << 24) return "there are from 1 to 16777216 classes";
+    if (o->follows && (!nn_description_is_pair(d) || d->encoder.input.kind != NN_INPUT_TOKENS || o->start < 0 ||
+                       o->start > INT32_MAX || o->end < 0 || o->end > INT32_MAX))
+        return "a decoder that reads the tokens of the encoder has a start and an end token";
+    if (o->pool == NN_POOL_PICKED && !o->follows)
+        return "only a decoder that reads the tokens of the encoder is pooled at the end token";
     if (!o->classes) return o->tied || o->bias ? "without classes there is no output product" : NULL;
     if (o->tied && (in->kind != NN_INPUT_TOKENS || o->classes != in->vocabulary ||
                     (in->width ? in->width : width) != nn_output_width(d, true)))

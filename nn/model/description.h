@@ -170,7 +170,8 @@ typedef enum nn_pool {
     NN_POOL_LAST,  /* of its last row */
     NN_POOL_BOTH,  /* of the first row and, beside it, the mean of the others: 2M numbers */
     NN_POOL_TWO,   /* of the first row and of the second, each with a product of its own, and the mean of the two */
-    NN_POOL_REST   /* of the mean of its rows but the first */
+    NN_POOL_REST,  /* of the mean of its rows but the first */
+    NN_POOL_PICKED /* of the row that the call picks for it: that of its last end token */
 } nn_pool;
 
 typedef struct nn_output_config {
@@ -182,6 +183,9 @@ typedef struct nn_output_config {
     bool transform_bias, transform_norm;
     mha_activation transform_activation;
     float scale, softcap; /* 1 and 0: none */
+    bool named;           /* the classes of rows have names in id2label, as those of pooled rows may */
+    bool follows;         /* the decoder reads the tokens of the encoder, each one place later, */
+    int64_t start, end;   /* behind token `start`; the end token of NN_POOL_PICKED */
 } nn_output_config;
 
 /* ---- All of it -------------------------------------------------------------------------------------------------- */

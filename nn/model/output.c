@@ -62,6 +62,10 @@ static mha_tensor matrix(const float *data, int64_t rows, int64_t columns)
 /* Which rows of sequence b are pooled. */
 static void pooled_rows(const nn_output *o, int64_t b, int64_t *first, int64_t *count)
 {
+    if (o->config->pool == NN_POOL_PICKED) {
+        *first = o->picked[b], *count = 1;
+        return;
+    }
     int64_t begin = o->starts ? o->starts[b] : b * o->T;
     int64_t length = o->starts ? o->starts[b + 1] - begin : o->lengths ? o->lengths[b] : o->T;
     *first = begin + (o->config->pool == NN_POOL_LAST ? length - 1 : 0);
@@ -139,6 +143,8 @@ const float *nn_output_forward(nn_output *o, mha_context *ctx, const nn_output_r
     o->T = in->T;
     o->lengths = in->lengths, o->starts = in->starts, o->picked = in->picked;
     o->rows = in->rows;
+    if (c->pool == NN_POOL_PICKED && (!in->picked || in->count != in->B))
+        return mha_context_fail(ctx, MHA_BAD_ARGUMENT, "the rows of the end tokens are not given"), NULL;
     if (c->pool) mha_context_each(ctx, in->B, pool, o), from = o->pooled;
     else if (in->picked) mha_context_each(ctx, count, pick, o), from = o->pooled;
     bool changes = c->transform || c->transform_norm;

@@ -26,7 +26,8 @@ static const char *const pools[] = {[NN_POOL_NONE] = "none",
                                     [NN_POOL_LAST] = "last",
                                     [NN_POOL_BOTH] = "first and mean",
                                     [NN_POOL_TWO] = "first and second",
-                                    [NN_POOL_REST] = "mean but the first"};
+                                    [NN_POOL_REST] = "mean but the first",
+                                    [NN_POOL_PICKED] = "end token"};
 
 static void put_whole(nn_buffer *out, const char *key, int64_t value)
 {

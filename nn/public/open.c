@@ -125,14 +125,15 @@ static mha_status finish(mha_context *ctx, mha_model **model, mha_model *m, bool
 /* The names of classes, {"0": "cat", ...}, of a model that has classes; none if one is missing. */
 static void read_labels(mha_model *m, const nn_config *c)
 {
-    nn_fact labels = nn_config_find(c, "id2label");
+    nn_fact names = nn_config_find(c, "id2label");
     int64_t count = m->d.output.classes;
     char key[24], name[400];
-    if (m->d.output.pool == NN_POOL_NONE || nn_fact_count(labels) != count) return;
+    bool labels = m->d.output.pool != NN_POOL_NONE || m->d.output.named;
+    if (!labels || nn_fact_count(names) != count) return;
     m->labels.all = calloc((size_t)count + 1, sizeof *m->labels.all);
     for (int64_t n = 0; m->labels.all && n < count; n++) {
         snprintf(key, sizeof key, "%lld", (long long)n);
-        if (!nn_fact_string(nn_fact_find(labels, key), name, sizeof name) || !(m->labels.all[n] = strdup(name))) {
+        if (!nn_fact_string(nn_fact_find(names, key), name, sizeof name) || !(m->labels.all[n] = strdup(name))) {
             nn_names_free(&m->labels);
             return;
         }

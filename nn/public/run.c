@@ -148,6 +148,12 @@ static mha_status check_inputs(mha_context *ctx, const mha_model *m, sizes *s, c
     if (s->B < 1 || s->B > 1 << 24) return nn_public_fail(ctx, MHA_BAD_SHAPE, "B must be from 1 to 16777216");
     if ((status = check_lengths(ctx, &in->lengths, s))) return status;
     if (!nn_description_is_pair(&m->d)) return MHA_OK;
+    if (m->d.output.follows) {
+        s->T[1] = s->T[0];
+        return in->decoder_tokens.rank
+                   ? nn_public_fail(ctx, MHA_BAD_ARGUMENT, "decoder_tokens: the decoder of this model reads `tokens`")
+                   : MHA_OK;
+    }
     if ((status = check_ids(ctx, &in->decoder_tokens, "decoder_tokens", s->B, -1))) return status;
     s->T[1] = in->decoder_tokens.size[1];
     return MHA_OK;
@@ -273,6 +279,14 @@ static int32_t *take_ids(const mha_tensor *t)
     return ids;
 }
 
+/* The ids, each one place later, behind the start token. */
+static int32_t *shift_ids(const int32_t *ids, int64_t B, int64_t T, int32_t start)
+{
+    int32_t *shifted = malloc((size_t)(B * T) * sizeof *shifted);
+    for (int64_t i = 0; shifted && i < B * T; i++) shifted[i] = i % T ? ids[i - 1] : start;
+    return shifted;
+}
+
 /* ---- Running ---------------------------------------------------------------------------------------------------- */
 
 typedef struct run {
@@ -308,7 +322,10 @@ static mha_status load(run *r, const mha_model_inputs *in)
     } else to->tokens = r->tokens = take_ids(&in->tokens), ok = r->tokens;
     if (ok && in->types.rank) to->types = r->types = take_ids(&in->types), ok = r->types;
     if (ok && nn_description_is_pair(&m->d)) {
-        r->batch.decoder.tokens = r->decoder_tokens = take_ids(&in->decoder_tokens);
+        const nn_output_config *o = &m->d.output;
+        r->decoder_tokens =
+            o->follows ? shift_ids(r->tokens, r->s.B, r->s.T[0], (int32_t)o->start) : take_ids(&in->decoder_tokens);
+        r->batch.decoder.tokens = r->decoder_tokens;
         r->batch.decoder.T = r->s.T[1];
         ok = r->decoder_tokens;
     }
@@ -322,6 +339,7 @@ typedef struct group {
     mha_tensor *maps; /* (attentions), or NULL */
     mha_stats *stats; /* (attentions), or NULL */
     float *hidden[2]; /* of the encoder and of the decoder; or NULL */
+    int64_t *ends;    /* (B): the rows of the last end tokens, where the result is read from them; or NULL */
     mha_model_inside inside;
 } group;
 
@@ -425,12 +443,34 @@ static bool make_room(const run *r, group *g)
     return true;
 }
 
+static mha_status find_ends(const run *r, group *g)
+{
+    int64_t T = r->s.T[0], end = r->m->d.output.end;
+    if (r->m->d.output.pool != NN_POOL_PICKED) return MHA_OK;
+    g->ends = malloc((size_t)g->B * sizeof *g->ends);
+    if (!g->ends) return nn_public_fail(r->ctx, MHA_NO_MEMORY, "not enough memory for hidden states");
+    for (int64_t b = 0; b < g->B; b++) {
+        const int32_t *ids = r->tokens + (g->first + b) * T;
+        int64_t t = r->batch.encoder.lengths ? r->batch.encoder.lengths[g->first + b] : T;
+        if (t > T) t = T;
+        do t--;
+        while (t >= 0 && ids[t] != end);
+        g->ends[b] = b * T + t;
+        if (t < 0)
+            return nn_public_fail(r->ctx, MHA_BAD_ARGUMENT,
+                                  "tokens: sequence %lld has no end token, %lld, where the result is read",
+                                  (long long)(g->first + b), (long long)end);
+    }
+    return MHA_OK;
+}
+
 static mha_status pass(const run *r, group g)
 {
     const mha_model *m = r->m;
-    mha_status status = MHA_NO_MEMORY;
-    if (!make_room(r, &g)) nn_public_fail(r->ctx, status, "not enough memory for hidden states");
-    else {
+    mha_status status = find_ends(r, &g);
+    if (!status && !make_room(r, &g)) {
+        status = nn_public_fail(r->ctx, MHA_NO_MEMORY, "not enough memory for hidden states");
+    } else if (!status) {
         nn_batch batch = {.B = g.B,
                           .encoder = sequences_of(&g, r->batch.encoder, &m->d.encoder.input),
                           .decoder = sequences_of(&g, r->batch.decoder, &m->d.decoder.input)};
@@ -439,11 +479,13 @@ static mha_status pass(const run *r, group g)
                         .stats_options = r->out->stats_options,
                         .encoder_hidden = g.hidden[0],
                         .decoder_hidden = g.hidden[1],
+                        .rows = g.ends,
+                        .row_count = g.ends ? g.B : 0,
                         .inside = r->out->inside ? &g.inside : NULL};
         const float *logits = nn_model_forward(m->net, r->ctx, &batch, &call);
         status = logits ? give(r, &g, logits) : nn_public_reason(r->ctx, mha_context_error(r->ctx));
     }
-    free(g.maps), free(g.stats), free(g.hidden[0]), free(g.hidden[1]);
+    free(g.maps), free(g.stats), free(g.hidden[0]), free(g.hidden[1]), free(g.ends);
     return status;
 }
 

@@ -360,6 +360,15 @@ def modernbert(r):
     return keys
 
 
+def span(draw):
+    """With the two classes of question answering: the start and the end."""
+    return lambda r: draw(r) | dict(id2label={0: "LABEL_0", 1: "LABEL_1"})
+
+
+def classified(draw):
+    return lambda r: draw(r) | dict(id2label={i: f"LABEL_{i}" for i in range(r.randint(1, 5))})
+
+
 # ---- Encoder-decoders ----------------------------------------------------------------------------------------------
 
 
@@ -386,9 +395,11 @@ def marian(r):
 
 def t5(r):
     h, _, _ = r.heads()
+    buckets = 2 * r.choice((2, 3, 4, 5, 7, 16))  # half of them, in the encoder a quarter, are for single distances
+    distance = r.choice([n for n in range(5, 41) if n not in (buckets // 2, buckets // 4)])
     return dict(vocab_size=r.randint(60, 140), d_model=r.randint(12, 40), d_kv=r.choice((3, 5, 8, 11)), d_ff=r.randint(20, 60),
                 num_layers=r.randint(1, 3), num_decoder_layers=r.randint(1, 3), num_heads=h,
-                relative_attention_num_buckets=2 * r.choice((4, 5, 7, 16)), relative_attention_max_distance=r.randint(17, 40),
+                relative_attention_num_buckets=buckets, relative_attention_max_distance=distance,
                 layer_norm_epsilon=r.eps(), feed_forward_proj=r.choice(("", "gated-")) + r.choice(("relu", "gelu", "silu")),
                 tie_word_embeddings=r.flag(), pad_token_id=0, eos_token_id=1, decoder_start_token_id=0)
 
@@ -483,12 +494,15 @@ CAUSAL = {
                                                             ("default", "linear", "yarn", "llama3"))),
 } | {f"llama_{kind}": ("LlamaForCausalLM", lambda r, kind=kind: llama_full(r, (kind,))) for kind in ROPES}
 
-BERTS = dict(bert=("Bert", bert), roberta=("Roberta", bert), distilbert=("DistilBert", distilbert),
+BERTS = dict(bert=("Bert", bert), roberta=("Roberta", bert), xlm_roberta=("XLMRoberta", bert), camembert=("Camembert", bert), distilbert=("DistilBert", distilbert),
              albert=("Albert", albert), electra=("Electra", electra), modernbert=("ModernBert", modernbert))
 
 PAIRS = {
     "t5": ("T5ForConditionalGeneration", t5),
+    "mt5": ("MT5ForConditionalGeneration", t5),
     "bart": ("BartForConditionalGeneration", lambda r: bart(r, **forced(r))),
+    "mbart": ("MBartForConditionalGeneration", lambda r: bart(r, **forced(r))),
+    "plbart": ("PLBartForConditionalGeneration", lambda r: bart(r, **forced(r))),
     "marian": ("MarianMTModel", marian),
     "m2m_100": ("M2M100ForConditionalGeneration", lambda r: bart(r, (4, 5, 8, 11))),
     "pegasus": ("PegasusForConditionalGeneration", lambda r: bart(r, **forced(r))),
@@ -516,6 +530,8 @@ BASES = {
     **{f"{name}_base": (bare(model), "base", draw) for name, (model, draw) in CAUSAL.items()},
     "opt_base": ("OPTModel", "base", lambda r: opt(r, narrow=False)),  # rows of another width are refused
     **{f"{name}_base": (f"{model}Model", "base", draw) for name, (model, draw) in BERTS.items()},
+    "t5_encoder": ("T5EncoderModel", "base", t5),
+    "mt5_encoder": ("MT5EncoderModel", "base", t5),
     **{f"{name}_base": (bare(model), "base_pair", draw) for name, (model, draw) in PAIRS.items()},
     **{f"{name}_base": (bare(model), "base_image", draw) for name, (model, draw) in IMAGES.items() if name != "deit_teacher"},
 }
@@ -546,6 +562,10 @@ FAMILIES = {
     **{name: (model, "decoder", draw) for name, (model, draw) in CAUSAL.items()},
     **{name: (f"{model}ForMaskedLM", "encoder", draw) for name, (model, draw) in BERTS.items()},
     **{f"{name}_classifier": (f"{model}ForSequenceClassification", "encoder", draw) for name, (model, draw) in BERTS.items()},
+    **{f"{name}_tokens": (f"{model}ForTokenClassification", "encoder", draw) for name, (model, draw) in BERTS.items()},
+    **{f"{name}_span": (f"{model}ForQuestionAnswering", "encoder", span(draw)) for name, (model, draw) in BERTS.items()},
+    "bart_classifier": ("BartForSequenceClassification", "pair_head", classified(bart)),
+    "bart_span": ("BartForQuestionAnswering", "pair_head", bart),
     **{name: (model, "pair", draw) for name, (model, draw) in PAIRS.items()},
     **{name: (model, "image", draw) for name, (model, draw) in IMAGES.items()},
     **BASES,

@@ -10,6 +10,7 @@ prints the seed and the name of every folder. The same seed writes the same fold
     decoder  input_ids (2,13) -> logits, attentions.N; prompt_ids, prompt_mask (2,13), row 1 padded on the left by 4
              -> greedy (2,25), the end token suppressed. Without greedy where it depends on the batch (dynamic rotary)
     encoder  input_ids, attention_mask (2,13), row 1 padded on the right -> logits, hidden, attentions.N
+    pair_head input_ids, attention_mask (2,11), which the decoder reads as well -> as pair, without greedy and beam4
     pair     input_ids, attention_mask (2,11) or input_features, decoder_input_ids (2,7) -> logits, encoder_hidden,
              encoder_attentions.N, decoder_attentions.N, cross_attentions.N, greedy, beam4: 10 new tokens at most
     image    pixel_values -> logits, attentions.N
@@ -116,9 +117,13 @@ def encoder(model, r):
     mask[1, -4:] = 0
     ids[mask == 0] = model.config.pad_token_id
     out = model(ids, attention_mask=mask, output_attentions=True, output_hidden_states=True)
-    logits = out.logits if "logits" in out else torch.stack((out.start_logits, out.end_logits), -1)
-    return dict(input_ids=ids, attention_mask=mask, logits=logits, hidden=out.hidden_states[-1],
+    return dict(input_ids=ids, attention_mask=mask, logits=logits_of(out), hidden=out.hidden_states[-1],
                 **number("attentions", out.attentions))
+
+
+def logits_of(out):
+    """Those of starts and ends, of question answering, are the two classes of each row."""
+    return torch.stack((out.start_logits, out.end_logits), -1) if "start_logits" in out else out.logits
 
 
 def filled(sequences, config, length=11):
@@ -163,6 +168,16 @@ def pair(model, r):
     return dict(given, decoder_input_ids=start, logits=out.logits, greedy=filled(greedy, c), beam4=filled(beam4, c), **stacks(out))
 
 
+def pair_head(model, r):
+    """A head whose decoder reads the tokens of the encoder; both rows have an end token in the middle and at the end."""
+    given = sources(model.config, r)
+    ids, end = given["input_ids"], model.config.eos_token_id
+    ids[ids == end] = end + 1
+    ids[0, -1] = ids[1, -4] = ids[0, 2] = ids[1, 4] = end
+    out = model(**given, output_attentions=True)
+    return dict(given, logits=logits_of(out), **stacks(out))
+
+
 def picture(c, r):
     h, w = c.image_size if isinstance(c.image_size, (list, tuple)) else (c.image_size, c.image_size)
     pixels = torch.tensor([r.gauss(0, 1) for _ in range(2 * c.num_channels * h * w)])
@@ -197,7 +212,7 @@ def base_image(model, r):
     return dict(pixel_values=pixels, logits=out.last_hidden_state, **number("attentions", out.attentions))
 
 
-KINDS = dict(decoder=decoder, encoder=encoder, pair=pair, image=image, base=base, base_pair=base_pair, base_image=base_image)
+KINDS = dict(decoder=decoder, encoder=encoder, pair=pair, pair_head=pair_head, image=image, base=base, base_pair=base_pair, base_image=base_image)
 
 
 def steady(a, b):
@@ -292,7 +307,7 @@ def write(folder, name, r, args):
         version4(folder / "config.json", r)
     numbers = {k: (t.float() if t.is_floating_point() else t.long()).contiguous().clone() for k, t in answers.items()}
     save_file(numbers, folder / "expected.safetensors",
-              dict(kind=kind.removeprefix("base_"), seed=str(args.seed), made_by=f"transformers {transformers.__version__}"))
+              dict(kind=kind.removeprefix("base_").removesuffix("_head"), seed=str(args.seed), made_by=f"transformers {transformers.__version__}"))
     if args.check:
         again = type(model).from_pretrained(folder, attn_implementation="eager", experts_implementation="eager", dtype=torch.float32).double().eval()
         got = KINDS[kind](again, Draw(inputs))

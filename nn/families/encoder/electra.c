@@ -50,5 +50,7 @@ const nn_family nn_family_electra = {
     .prefix = "electra.",
     .unused = unused,
     .heads = {{"ForMaskedLM", {nn_masked_keys, masked_keys}, masked_names},
-              {"ForSequenceClassification", {nn_class_keys, class_keys}, class_names}},
+              {"ForSequenceClassification", {nn_class_keys, class_keys}, class_names},
+              {"ForTokenClassification", {nn_row_keys, nn_named_keys}, nn_token_names},
+              {"ForQuestionAnswering", {nn_row_keys}, nn_span_names}},
 };

@@ -67,9 +67,8 @@ static const nn_name masked_names[] = {
     {0},
 };
 
-static const nn_key class_keys[] = {
+static const nn_key row_keys[] = {
     {"id2label|num_labels", NN_LABELS, NN_O(classes), "[0,1]", NULL},
-    {"classifier_pooling", NN_POOL, NN_O(pool), "\"cls\"", NULL},
     {NULL, NN_TRUTH, NN_O(bias), "true", NULL},
     {"hidden_size", NN_INT, NN_O(transform), NULL, NULL},
     {"classifier_bias", NN_TRUTH, NN_O(transform_bias), "false", NULL},
@@ -77,6 +76,8 @@ static const nn_key class_keys[] = {
     {"classifier_activation", NN_ACTIVATION, NN_O(transform_activation), "\"gelu\"", NULL},
     {0},
 };
+
+static const nn_key pool_keys[] = {{"classifier_pooling", NN_POOL, NN_O(pool), "\"cls\"", NULL}, {0}};
 
 static const nn_name class_names[] = {
     {.name = "head.dense.weight", .part = NN_TRANSFORM, .encoder = true},
@@ -103,5 +104,8 @@ const nn_family nn_family_modernbert = {
                .half = true},
     .prefix = "model.",
     .unused = unused,
-    .heads = {{"ForMaskedLM", {masked_keys}, masked_names}, {"ForSequenceClassification", {class_keys}, class_names}},
+    .heads = {{"ForMaskedLM", {masked_keys}, masked_names},
+              {"ForSequenceClassification", {row_keys, pool_keys}, class_names},
+              {"ForTokenClassification", {row_keys, nn_named_keys}, class_names},
+              {"ForQuestionAnswering", {row_keys}, class_names}},
 };

@@ -1,4 +1,5 @@
-/* RoBERTa: BERT whose positions begin after that of padding. */
+/* RoBERTa: BERT whose positions begin after that of padding; XLM-RoBERTa and CamemBERT, which are RoBERTa with other
+ * tokenizers. */
 #include "families/lists.h"
 
 static const nn_key keys[] = {
@@ -34,12 +35,17 @@ static const nn_name class_names[] = {
 static const char *const unused[] = {"lm_head.bias",        "lm_head.decoder.weight", "lm_head.decoder.bias",
                                      "pooler.dense.weight", "pooler.dense.bias",      NULL};
 
-const nn_family nn_family_roberta = {
-    .type = "roberta",
-    .keys = {nn_bert_keys, keys},
-    .names = {nn_bert_names},
-    .prefix = "roberta.",
-    .unused = unused,
-    .heads = {{"ForMaskedLM", {nn_masked_keys, masked_keys}, masked_names},
-              {"ForSequenceClassification", {nn_class_keys}, class_names}},
-};
+#define ROBERTA(model_type)                                                                               \
+    {                                                                                                     \
+        .type = model_type, .keys = {nn_bert_keys, keys}, .names = {nn_bert_names}, .prefix = "roberta.", \
+        .unused = unused, .heads = {                                                                      \
+            {"ForMaskedLM", {nn_masked_keys, masked_keys}, masked_names},                                 \
+            {"ForSequenceClassification", {nn_class_keys}, class_names},                                  \
+            {"ForTokenClassification", {nn_row_keys, nn_named_keys}, nn_token_names},                     \
+            {"ForQuestionAnswering", {nn_row_keys}, nn_span_names}                                        \
+        }                                                                                                 \
+    }
+
+const nn_family nn_family_roberta = ROBERTA("roberta");
+const nn_family nn_family_xlm_roberta = ROBERTA("xlm-roberta");
+const nn_family nn_family_camembert = ROBERTA("camembert");

@@ -116,10 +116,47 @@ static const nn_key keys[] = {
     {0},
 };
 
+/* Heads over the decoder, which reads the tokens of the encoder behind the start token: a classifier of the row of the last
+ * end token, and question answering. */
+static const nn_key row_keys[] = {
+    {"id2label|num_labels", NN_LABELS, NN_O(classes), "[0,1,2]", NULL},
+    {NULL, NN_TRUTH, NN_O(tied), "false", NULL},
+    {NULL, NN_TRUTH, NN_O(follows), "true", NULL},
+    {"decoder_start_token_id", NN_INT, NN_O(start), "2", NULL},
+    {"eos_token_id", NN_INT, NN_O(end), "2", NULL},
+    {0},
+};
+
+static const nn_key class_keys[] = {
+    {NULL, NN_CHOICE, NN_O(pool), "7", NULL}, /* NN_POOL_PICKED */
+    {"d_model", NN_INT, NN_O(transform), NULL, NULL},
+    {NULL, NN_TRUTH, NN_O(transform_bias), "true", NULL},
+    {NULL, NN_ACTIVATION, NN_O(transform_activation), "\"tanh\"", NULL},
+    {0},
+};
+
+static const nn_name class_names[] = {
+    {.name = "classification_head.dense.weight", .part = NN_TRANSFORM},
+    {.name = "classification_head.dense.bias", .part = NN_TRANSFORM_BIAS},
+    {.name = "classification_head.out_proj.weight", .part = NN_OUTPUT},
+    {.name = "classification_head.out_proj.bias", .part = NN_OUTPUT_BIAS},
+    {0},
+};
+
+static const nn_key span_keys[] = {{NULL, NN_INT, NN_O(classes), "2", NULL}, {0}};
+
+static const nn_name span_names[] = {
+    {.name = "qa_outputs.weight", .part = NN_OUTPUT},
+    {.name = "qa_outputs.bias", .part = NN_OUTPUT_BIAS},
+    {0},
+};
+
 const nn_family nn_family_bart = {
     .type = "bart",
     .keys = {nn_bart_keys, keys},
     .names = {nn_bart_names},
     .unused = nn_pair_unused,
-    .heads = {{"ForConditionalGeneration", {NULL}, NULL}, {"MTModel", {NULL}, NULL}},
+    .heads = {{"ForConditionalGeneration", {NULL}, NULL},
+              {"ForSequenceClassification", {row_keys, class_keys}, class_names},
+              {"ForQuestionAnswering", {row_keys, span_keys}, span_names}},
 };

@@ -1,4 +1,4 @@
-/* T5: relative positions, RMS norms, scores that are not scaled, no biases. */
+/* T5: relative positions, RMS norms, scores that are not scaled, no biases; and mT5, its multilingual kind. */
 #include "families/lists.h"
 
 static const nn_key keys[] = {
@@ -83,11 +83,37 @@ static const nn_name names[] = {
 static const char *const unused[] = {"shared.weight", "embed_tokens.weight", "lm_head.weight",
                                      "EncDecAttention.relative_attention_bias.weight", NULL};
 
+/* The encoder alone: its rows are the result. */
+static const nn_key encoder_keys[] = {
+    {NULL, NN_INT, NN_D(blocks.depth), "0", NULL},
+    {NULL, NN_INT, NN_O(classes), "0", NULL},
+    {NULL, NN_TRUTH, NN_O(tied), "false", NULL},
+    {NULL, NN_FLOAT, NN_O(scale), "1", NULL},
+    {0},
+};
+
+/* mT5's blocks are gated if the file does not say otherwise, and its logits are not scaled. */
+static const nn_key mt5_keys[] = {
+    {"feed_forward_proj", NN_GATED, NN_E(blocks), "\"gated-gelu\"", NULL},
+    {"feed_forward_proj", NN_GATED, NN_D(blocks), "\"gated-gelu\"", NULL},
+    {NULL, NN_FLOAT, NN_O(scale), "1", NULL},
+    {0},
+};
+
 const nn_family nn_family_t5 = {
     .type = "t5",
     .keys = {keys},
     .names = {names},
     .own_head = true,
     .unused = unused,
-    .heads = {{"ForConditionalGeneration", {NULL}, NULL}},
+    .heads = {{"ForConditionalGeneration", {NULL}, NULL}, {"EncoderModel", {encoder_keys}, NULL}},
+};
+
+const nn_family nn_family_mt5 = {
+    .type = "mt5",
+    .keys = {keys, mt5_keys},
+    .names = {names},
+    .own_head = true,
+    .unused = unused,
+    .heads = {{"ForConditionalGeneration", {NULL}, NULL}, {"EncoderModel", {encoder_keys}, NULL}},
 };

@@ -1,6 +1,7 @@
 /* T5's bias: a number for each head and each range of distances between key and query. Of n ranges, one half is for keys
  * behind the query where it may see them; of the rest, half are single distances, and the others grow geometrically up to
- * the largest distance. */
+ * the largest distance. If that is not above the single distances, the ranges beyond them run backwards, and end: longer
+ * sequences have no bias, in transformers as here. */
 #include "model/stack/stack.h"
 #include <stdlib.h>
 
@@ -14,9 +15,17 @@ static int64_t bucket_of(const nn_attention_config *a, bool both_sides, int64_t 
     } else if (back < 0) back = 0;
     int64_t exact = n / 2;
     if (back < exact) return first + back;
-    double steps = log((double)((float)back / (float)exact)) / log((double)a->relative_distance / (double)exact);
-    int64_t range = exact + (int64_t)((float)steps * (float)(n - exact));
+    float steps = (float)log((double)((float)back / (float)exact)) /
+                  (float)log((double)a->relative_distance / (double)exact); /* rounded where transformers rounds */
+    int64_t range = exact + (int64_t)(steps * (float)(n - exact));
     return first + (range < n ? range : n - 1);
+}
+
+bool nn_relative_reaches(const nn_attention_config *a, bool both_sides, int64_t tokens)
+{
+    int64_t exact = (both_sides ? a->relative_buckets / 2 : a->relative_buckets) / 2;
+    if (!a->relative_buckets || a->relative_distance > exact || tokens <= exact) return true;
+    return a->relative_distance < exact && bucket_of(a, both_sides, 1 - tokens) >= 0;
 }
 
 /* Sequence b of the bias: its queries stand from `past` on. */

@@ -199,6 +199,9 @@ bool nn_experts_create(nn_stack *s);
 void nn_experts_free(nn_experts *e);
 bool nn_experts_forward(nn_stack *s, mha_context *ctx, const nn_block *b, float *y, const float *x);
 
+/* Whether relative positions have a bias for every distance in a sequence of so many tokens (relative.c). */
+bool nn_relative_reaches(const nn_attention_config *a, bool both_sides, int64_t tokens);
+
 /* The bias of relative positions for the call at hand (relative.c), left in s->bias_now. */
 bool nn_relative_make(nn_stack *s, mha_context *ctx);
 

@@ -58,6 +58,29 @@ static void refuses(nn_batch batch, machine *m, const char *line)
            refused ? mha_context_error(m->ctx) : "no error", line);
 }
 
+/* Of 6 ranges, 3 are for single distances; with a largest distance of 2 those beyond count down to range 0, for distances
+ * 3 to 5, and there is none for a distance of 6. With 3 there is none behind the single ones at all. */
+TEST(relative_positions_that_do_not_reach)
+{
+    machine m;
+    for (int distance = 2; distance <= 4; distance++) {
+        nn_description d = small(false, true);
+        d.decoder.input.position_kind = NN_POSITIONS_NONE;
+        d.decoder.blocks.attention[0].relative_buckets = 6;
+        d.decoder.blocks.attention[0].relative_distance = distance;
+        start(&m, d, false);
+        nn_batch b = m.batch;
+        b.decoder.T = 3;
+        expect(nn_model_forward(m.model, m.ctx, &b, NULL), "%s", mha_context_error(m.ctx));
+        b.decoder.T = T;
+        if (distance == 3) refuses(b, &m, "relative positions of 6 ranges up to 3 do not reach over 4 tokens");
+        else expect(nn_model_forward(m.model, m.ctx, &b, NULL), "%s", mha_context_error(m.ctx));
+        b.decoder.T = 1, b.B = 1, b.decoder.first_position = 12;
+        if (distance == 2) refuses(b, &m, "relative positions of 6 ranges up to 2 do not reach over 13 tokens");
+        stop(&m);
+    }
+}
+
 TEST(batches_that_do_not_fit)
 {
     machine m;
