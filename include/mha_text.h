@@ -36,6 +36,7 @@
  *     1  Tokenizers    text to ids and back
  *     2  Generation    continuing prompts: greedily, by sampling, with beam search; what may come next, and how likely
  *     3  Text heads    what every head of a text model attends to: induction, previous token, alignment, ...
+ *     4  Embeddings    one vector for each text, as sentence-transformers computes it
  *
  * Models, what they read and what they return are those of mha_model.h, whose rules hold. The functions are part of
  * libmha-model. */
@@ -123,10 +124,11 @@ typedef struct mha_encode_options {
     size_t size;  /* of this struct */
     bool special; /* add the special tokens of the post-processor, such as [CLS] and [SEP] */
     bool literal; /* special tokens that are spelled out in the text are text: for text from strangers */
+    bool lower;   /* text is changed to lower case before all else, unless the tokenizer does so */
 } mha_encode_options;
 
 /* clang-format off */
-#define MHA_ENCODE_DEFAULTS {sizeof(mha_encode_options), true, false}
+#define MHA_ENCODE_DEFAULTS {sizeof(mha_encode_options), true, false, false}
 /* clang-format on */
 
 MHA_API void mha_encode_defaults(mha_encode_options *options, size_t size);
@@ -568,6 +570,75 @@ MHA_API int64_t mha_relation_hits(const mha_relations *relations, int64_t relati
  * logits that are not finite), MHA_NO_MEMORY or MHA_NO_DEVICE. */
 MHA_API mha_status mha_text_ablate(mha_context *ctx, mha_model *model, mha_score *scores, const bool *off,
                                    int64_t cases, const mha_text *text, const mha_text_options *options);
+
+/* ---- 4 · Embeddings ---------------------------------------------------------------------------------------------- */
+
+/* One vector for each text, from the last hidden states of its tokens:
+ *
+ *     mha_embedder *e;
+ *     float two[2 * 384];
+ *     const char *texts[] = {"A cat sleeps.", "A kitten naps."};
+ *     if (mha_embedder_create(ctx, &e, model, tok, "minilm", NULL)) return puts(mha_context_error(ctx)), 1;
+ *     mha_embedder_run(ctx, e, mha_tensor_2d(two, MHA_FLOAT32, 2, 384), texts, 2, NULL);
+ *
+ * A folder with a modules.json is followed as sentence-transformers follows it: pooling by the first token, the last one, the
+ * mean, the mean with growing weights, the sum over the square root of the number of tokens, or the largest numbers, or
+ * several of these side by side; products with activations behind it (Dense); vectors of length 1 (Normalize); the most
+ * tokens of a text (max_seq_length), beyond which it is cut; lower case; and prompts, which are put before each text and
+ * pooled or not (include_prompt). What cannot be followed is an error. Without a modules.json, an embedding is the mean
+ * over all tokens, special ones such as [CLS] included, brought to length 1. */
+typedef struct mha_embedder mha_embedder;
+
+typedef struct mha_embedder_options {
+    size_t size;      /* of this struct */
+    const char *pool; /* "first", "last", "mean", "max", "root", "weighted", or several with '+' between them; NULL: as
+                           the folder says */
+    const char *prompt; /* the name of one of the folder's prompts; NULL: its default prompt, if it has one */
+    bool raw;           /* vectors are not brought to length 1, whatever the folder says */
+    bool
+        truncate; /* texts that do not fit the model are cut, also where the folder does not say how long they may be */
+    bool (*watch)(void *arg, int64_t done, int64_t count); /* called between batches of texts; false stops. Or NULL */
+    void *arg;
+} mha_embedder_options;
+
+/* clang-format off */
+#define MHA_EMBEDDER_DEFAULTS {sizeof(mha_embedder_options), NULL, NULL, false, false, NULL, NULL}
+/* clang-format on */
+
+MHA_API void mha_embedder_defaults(mha_embedder_options *options, size_t size);
+
+/* `folder` is what the model was opened with; NULL: there is nothing to follow. Model and tokenizer must
+ * stay; without a tokenizer (NULL) there is mha_embedder_vector alone. `options` NULL
+ * means MHA_EMBEDDER_DEFAULTS. Returns MHA_OK, MHA_BAD_FILE, MHA_BAD_ARGUMENT (also for models that read no text or have two
+ * stacks, and for a prompt that the folder does not have) or MHA_NO_MEMORY. On error *embedder is NULL. */
+MHA_API mha_status mha_embedder_create(mha_context *ctx, mha_embedder **embedder, mha_model *model,
+                                       const mha_tokenizer *tokenizer, const char *folder,
+                                       const mha_embedder_options *options);
+MHA_API void mha_embedder_free(mha_embedder *embedder); /* NULL is legal */
+
+typedef struct mha_embedder_info {
+    size_t size;        /* of this struct */
+    int64_t width;      /* numbers of a vector */
+    int64_t longest;    /* tokens beyond which a text is cut, or refused; 0: no limit */
+    bool follows;       /* the folder has a modules.json */
+    bool cuts;          /* longer texts are cut */
+    bool normalised;    /* vectors have length 1 */
+    bool lower;         /* texts are changed to lower case */
+    const char *pool;   /* as in the options */
+    const char *prompt; /* the text before each text, or "". Both strings are valid as long as the embedder */
+} mha_embedder_info;
+MHA_API mha_status mha_embedder_about(mha_context *ctx, const mha_embedder *embedder, mha_embedder_info *info);
+
+/* out (count,width) of texts, which are UTF-8 and end with a NUL. `tokens` (count), or NULL, gets how many tokens of each text
+ * went in; those of the prompt count. The vector of a text has the same bits alone and among others.
+ * Returns MHA_OK, also if `watch` stopped: rows of later batches are not written then; MHA_TOO_LARGE for a text that does not
+ * fit; MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_NO_MEMORY or MHA_NO_DEVICE. The line names a text by its number,
+ * from 1. On error nothing of the batch at hand is written; texts are all encoded before the first batch. */
+MHA_API mha_status mha_embedder_run(mha_context *ctx, mha_embedder *embedder, mha_tensor out, const char *const *texts,
+                                    int64_t count, int64_t *tokens);
+
+/* out (width) from the last hidden states of one text that the caller has: rows (T,M). Nothing of them is left out. */
+MHA_API mha_status mha_embedder_vector(mha_context *ctx, const mha_embedder *embedder, mha_tensor out, mha_tensor rows);
 
 #ifdef __cplusplus
 }

@@ -44,7 +44,7 @@ may_see() {
         nn/train | nn/inspect) echo include nn/io nn/ops nn/data nn/model nn/model/stack nn/families nn/train ;;
         nn/inspect/text) echo include nn/model ;;
         nn/public/vision) echo include nn/io nn/data nn/data/fit nn/families nn/public ;;
-        nn/public/text) echo include nn/ops nn/model nn/inspect/text nn/public ;;
+        nn/public/text) echo include nn/io nn/ops nn/model nn/families nn/inspect/text nn/public ;;
         bench/gpu) echo include bench ;;
         bench) echo include bench/gpu src/core src/cpu/isa src/cpu/engine ref nn/io nn/data nn/model nn/families nn/train ;;
         cli/draw) echo include nn/io ;;

@@ -4,12 +4,9 @@
 
 #include "cli/common/language.h"
 
-typedef enum embed_pool { EMBED_MEAN, EMBED_FIRST } embed_pool;
-
 typedef struct embed_request {
-    const char *model, *tokenizer, *lines; /* NULL if not given */
+    const char *model, *tokenizer, *lines, *pool, *prompt; /* NULL if not given */
     cli_list texts;
-    int pool; /* embed_pool */
     bool raw, truncate, json;
     mha_type type;
     int64_t threads;
@@ -18,10 +15,11 @@ typedef struct embed_request {
 
 typedef struct embed_results {
     language_texts texts; /* N of them */
-    int64_t width;        /* M */
-    int64_t *lengths;     /* (N): tokens that went in */
-    float *values;        /* (N,M) */
-    double seconds;       /* of the model */
+    mha_embedder *embedder;
+    mha_embedder_info about; /* of it */
+    int64_t *lengths;        /* (N): tokens that went in */
+    float *values;           /* (N,M) */
+    double seconds;          /* of the model */
 } embed_results;
 
 void embed_print(const embed_request *r, const embed_results *e);

@@ -42,7 +42,9 @@ static void put_cosines(const term *t, const embed_results *e)
         for (int64_t k = 0; k < e->texts.count; k++) {
             snprintf(label, sizeof label, "%lld", (long long)k + 1);
             if (!n) term_right(t, 7, TERM_FAINT, label);
-            else printf("%7.3f", cosine(e->values + (n - 1) * e->width, e->values + k * e->width, e->width));
+            else
+                printf("%7.3f",
+                       cosine(e->values + (n - 1) * e->about.width, e->values + k * e->about.width, e->about.width));
         }
         printf("\n");
         if (n < e->texts.count) printf("%*lld", LABEL, (long long)n + 1);
@@ -53,12 +55,12 @@ void embed_print(const embed_request *r, const embed_results *e)
 {
     term t = term_detect(r->when);
     printf("%lld text%s, %lld numbers each\n", (long long)e->texts.count, e->texts.count == 1 ? "" : "s",
-           (long long)e->width);
+           (long long)e->about.width);
     for (int64_t n = 0; n < e->texts.count; n++) {
         printf("%*lld", LABEL, (long long)n + 1);
-        for (int64_t i = 0; i < SHOWN && i < e->width; i++)
-            printf("%*.4f", NUMBER, (double)e->values[n * e->width + i]);
-        printf("%s  ", e->width > SHOWN ? " ..." : "");
+        for (int64_t i = 0; i < SHOWN && i < e->about.width; i++)
+            printf("%*.4f", NUMBER, (double)e->values[n * e->about.width + i]);
+        printf("%s  ", e->about.width > SHOWN ? " ..." : "");
         put_text(&t, e->texts.all[n]);
         printf("\n");
     }
@@ -72,17 +74,19 @@ bool embed_print_json(const embed_request *r, const embed_results *e)
     for (int64_t n = 0; n < e->texts.count; n++) all += e->lengths[n];
     nn_buffer_puts(&out, "{\n  \"model\": ");
     language_quote(&out, r->model, strlen(r->model));
+    nn_buffer_printf(&out, ",\n  \"pool\": \"%s\",\n  \"prompt\": ", e->about.pool);
+    language_quote(&out, e->about.prompt, strlen(e->about.prompt));
     nn_buffer_printf(&out,
-                     ",\n  \"pool\": \"%s\",\n  \"normalised\": %s,\n  \"width\": %lld,\n  \"tokens\": %lld,\n"
+                     ",\n  \"normalised\": %s,\n  \"width\": %lld,\n  \"tokens\": %lld,\n"
                      "  \"seconds\": %.6f,\n  \"tokens_per_second\": %.2f,\n  \"embeddings\": [",
-                     r->pool == EMBED_FIRST ? "first" : "mean", r->raw ? "false" : "true", (long long)e->width,
-                     (long long)all, e->seconds, e->seconds > 0 ? (double)all / e->seconds : 0);
+                     e->about.normalised ? "true" : "false", (long long)e->about.width, (long long)all, e->seconds,
+                     e->seconds > 0 ? (double)all / e->seconds : 0);
     for (int64_t n = 0; n < e->texts.count; n++) {
         nn_buffer_puts(&out, n ? ",\n    {\"text\": " : "\n    {\"text\": ");
         language_quote(&out, e->texts.all[n], strlen(e->texts.all[n]));
         nn_buffer_printf(&out, ", \"tokens\": %lld, \"values\": [", (long long)e->lengths[n]);
-        for (int64_t i = 0; i < e->width; i++)
-            nn_buffer_printf(&out, i ? ", %.9g" : "%.9g", (double)e->values[n * e->width + i]);
+        for (int64_t i = 0; i < e->about.width; i++)
+            nn_buffer_printf(&out, i ? ", %.9g" : "%.9g", (double)e->values[n * e->about.width + i]);
         nn_buffer_puts(&out, "]}");
     }
     nn_buffer_puts(&out, "\n  ]\n}\n");

@@ -106,6 +106,11 @@ static mha_status encode_failed(mha_context *ctx, const nn_flow *f)
     return mha_context_fail(ctx, strstr(why, "not enough memory") ? MHA_NO_MEMORY : MHA_BAD_ARGUMENT, why);
 }
 
+static int how_of(const mha_encode_options *o)
+{
+    return (o->literal ? NN_ENCODE_LITERAL : 0) | (o->lower ? NN_ENCODE_LOWER : 0);
+}
+
 mha_status mha_tokenizer_encode(mha_context *ctx, const mha_tokenizer *tokenizer, int32_t *ids, int64_t capacity,
                                 int64_t *count, const char *text, size_t length, const mha_encode_options *options)
 {
@@ -121,7 +126,7 @@ mha_status mha_tokenizer_encode(mha_context *ctx, const mha_tokenizer *tokenizer
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT, capacity < 0 ? "capacity: is negative" : "ids: is NULL");
     const nn_template *form = &tokenizer->own->single;
     nn_flow *f = nn_tokenizer_borrow(tokenizer->own);
-    if (!f || !nn_tokenizer_encode(tokenizer->own, f, text, length, o.literal, false)) {
+    if (!f || !nn_tokenizer_encode(tokenizer->own, f, text, length, how_of(&o))) {
         status = encode_failed(ctx, f);
         nn_tokenizer_return(tokenizer->own, f);
         return status;
@@ -220,9 +225,9 @@ mha_status mha_encoding_make(mha_context *ctx, mha_encoding **encoding, const mh
     nn_flow *flows[2] = {nn_tokenizer_borrow(t), pair ? nn_tokenizer_borrow(t) : NULL};
     mha_encoding *e = calloc(1, sizeof *e);
     bool memory = flows[0] && (!pair || flows[1]) && e;
-    if (memory && !nn_tokenizer_encode(t, flows[0], text, length, o.literal, true))
+    if (memory && !nn_tokenizer_encode(t, flows[0], text, length, how_of(&o) | NN_ENCODE_TRACK))
         status = encode_failed(ctx, flows[0]);
-    else if (memory && pair && !nn_tokenizer_encode(t, flows[1], pair, pair_length, o.literal, true))
+    else if (memory && pair && !nn_tokenizer_encode(t, flows[1], pair, pair_length, how_of(&o) | NN_ENCODE_TRACK))
         status = encode_failed(ctx, flows[1]);
     else if (!memory || !add_all(e, t, flows, pair ? &t->pair : &t->single, o.special))
         status = encode_failed(ctx, NULL);

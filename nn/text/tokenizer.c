@@ -128,10 +128,20 @@ static void run_model(const nn_tokenizer *t, nn_flow *f, nn_part part)
     }
 }
 
-bool nn_tokenizer_encode(const nn_tokenizer *t, nn_flow *f, const char *text, size_t size, bool literal, bool track)
+static bool lowers(const nn_steps *s)
 {
-    nn_flow_begin(f, text, size, track || t->normalizer.track || t->splitter.track);
+    for (size_t i = 0; i < s->count; i++)
+        if (s->at[i].edit == nn_edit_lower) return true;
+    return false;
+}
+
+bool nn_tokenizer_encode(const nn_tokenizer *t, nn_flow *f, const char *text, size_t size, int how)
+{
+    static const nn_step lower = {.edit = nn_edit_lower};
+    bool literal = how & NN_ENCODE_LITERAL;
+    nn_flow_begin(f, text, size, how & NN_ENCODE_TRACK || t->normalizer.track || t->splitter.track);
     nn_added_cut(&t->added, f, false, literal);
+    if (how & NN_ENCODE_LOWER && !lowers(&t->normalizer)) nn_flow_edit(f, &lower, nn_edit_lower);
     nn_steps_run(&t->normalizer, f);
     nn_added_cut(&t->added, f, true, literal);
     nn_steps_run(&t->splitter, f);

@@ -53,8 +53,15 @@ bool nn_tokenizer_prepare(nn_tokenizer *t);
 /* The normalizer applied to a text: the result is the flow's text. */
 void nn_tokenizer_normalize(const nn_tokenizer *t, nn_flow *f, const char *text, size_t size);
 
+/* How a text is encoded. */
+enum {
+    NN_ENCODE_LITERAL = 1, /* special tokens that are spelled out are text */
+    NN_ENCODE_TRACK = 2,   /* nn_tokenizer_range is wanted */
+    NN_ENCODE_LOWER = 4    /* text is changed to lower case first, unless the normalizer does so */
+};
+
 /* One text, without the tokens of the template: the flow's tokens. False on error, with the reason in f->error. */
-bool nn_tokenizer_encode(const nn_tokenizer *t, nn_flow *f, const char *text, size_t size, bool literal, bool track);
+bool nn_tokenizer_encode(const nn_tokenizer *t, nn_flow *f, const char *text, size_t size, int how);
 
 /* Working memory, and back. NULL without memory. */
 nn_flow *nn_tokenizer_borrow(nn_tokenizer *t);

@@ -41,6 +41,7 @@ for folder in "$work"/*/; do
 done
 scripts="speech.py rotary.py"
 if "$python" -c 'import PIL' 2>/dev/null; then scripts="$scripts pictures.py"; else echo '  -     pictures: no Pillow'; fi
+if "$python" -c 'import sentence_transformers' 2>/dev/null; then scripts="$scripts sentence.py"; else echo '  -     sentence: no sentence-transformers'; fi
 for script in $scripts; do # which run the command themselves
     echo "$script $seed"
     "$python" -B "$here/$script" "$mha" "$seed" >"$work/log" 2>"$work/err" || tail -n 3 "$work/err"

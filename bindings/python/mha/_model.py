@@ -186,22 +186,45 @@ class Model:
         found = [hidden[:, b, :n] for b, n in enumerate(last)]
         return found[0] if single else found
 
-    def embed(self, texts: Any, *, pool: str = "mean", normalize: bool = True) -> np.ndarray:
-        """Embeddings: (M), or (B,M) of a batch: the mean of the last rows of all tokens, or with ``pool="first"`` that of the first
-        token; of length 1 unless ``normalize`` is off. Of a model with two stacks, the encoder's."""
-        if pool not in ("mean", "first"):
-            raise ValueError(f"pool: {pool!r} must be 'mean' or 'first'")
-        if self._sees:
-            inputs, single = read_images(self, texts)
+    def embed(
+        self, texts: Any, *, pool: str | None = None, normalize: bool | None = None, prompt: str | None = None
+    ) -> np.ndarray:
+        """Embeddings: (M), or (B,M) of a batch. The model's folder is followed as sentence-transformers does, if it has a modules.json:
+        pooling, Dense, normalisation, the longest texts, lower case and prompts. Without one, the mean of the last rows of all tokens,
+        of length 1. Of a model with two stacks, the encoder's rows.
+
+        Args:
+            texts: a text or a list of them, ids or lists of ids, or images.
+            pool: "mean", "first", "last", "max", "root" or "weighted", or several with "+" between them, in place of the folder's.
+            normalize: False: vectors keep their length; True: all have length 1; unless given, as the folder says.
+            prompt: the name of one of the folder's prompts, for texts, in place of the default one.
+        """
+        text = isinstance(texts, str) or (isinstance(texts, (list, tuple)) and texts and isinstance(texts[0], str))
+        if prompt is not None and not text:
+            raise ValueError("prompt: is for texts")
+        if self._sees or self.info["encoder_blocks"]:
+            if pool not in (None, "mean", "first"):
+                raise ValueError(f"pool: {pool!r} must be 'mean' or 'first' for images and models with two stacks")
+            inputs, single = read_images(self, texts) if self._sees else self._rows(texts)
+            last = [self.hidden(one)[-1].astype(np.float64) for one in inputs]
+            found = np.stack([row[0] if pool == "first" else row.mean(0) for row in last])
+            normalize = normalize is not False
         else:
-            inputs, single = self._rows(texts)
-        found = []
-        for one in inputs:
-            last = self.hidden(one)[-1].astype(np.float64)
-            row = last[0] if pool == "first" else last.mean(0)
-            norm = np.linalg.norm(row)
-            found.append((row / norm if normalize and norm > 0 else row).astype(np.float32))
-        return found[0] if single else np.stack(found)
+            about = self._path, pool, prompt, normalize is False
+            if text:
+                single, tokenizer = isinstance(texts, str), self.tokenizer
+                with self._lock:
+                    numbers, width = _mha.embed_texts(self._handle, tokenizer._handle, *about, [texts] if single else list(texts))
+                found = np.frombuffer(numbers, np.float32).reshape(-1, width)
+            else:
+                rows, single = self._rows(texts)
+                vectors = [_mha.embed_rows(self._handle, None, *about, np.ascontiguousarray(self.hidden(row)[-1])) for row in rows]
+                found = np.stack([np.frombuffer(v, np.float32) for v in vectors])
+        if normalize:
+            lengths = np.linalg.norm(found.astype(np.float64), axis=-1, keepdims=True)
+            found = found / np.where(lengths > 0, lengths, 1)
+        found = np.array(found, np.float32)
+        return found[0] if single else found
 
     def attention(self, inputs: Any, target: Any = None) -> Attention:
         """The weights of all heads for one text, image or sound.

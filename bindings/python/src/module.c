@@ -29,8 +29,8 @@ PyMODINIT_FUNC PyInit__mha(void)
         if (starts[n]()) return NULL;
     PyObject *module = PyModule_Create(&definition);
     if (!module) return NULL;
-    PyMethodDef *tables[] = {attention_methods,  model_methods,  parameter_methods, survey_methods, tokenizer_methods,
-                             generation_methods, speech_methods, data_methods,      xla_methods};
+    PyMethodDef *tables[] = {attention_methods,  model_methods,  parameter_methods, survey_methods,   tokenizer_methods,
+                             generation_methods, speech_methods, data_methods,      embedder_methods, xla_methods};
     int status = PyModule_AddStringConstant(module, "version", mha_version());
     for (size_t n = 0; !status && n < sizeof tables / sizeof *tables; n++)
         status = PyModule_AddFunctions(module, tables[n]);

@@ -44,7 +44,7 @@ static inline void keep(PyObject **place, PyObject *object)
 
 /* The functions of each file, for the table of the module. */
 extern PyMethodDef attention_methods[], model_methods[], parameter_methods[], survey_methods[], tokenizer_methods[],
-    generation_methods[], speech_methods[], data_methods[], xla_methods[];
+    generation_methods[], speech_methods[], data_methods[], embedder_methods[], xla_methods[];
 
 /* Makes what these functions need. 0, or -1 with an exception set. */
 int array_start(void);
