@@ -76,7 +76,10 @@ typedef struct mha_model_options {
 
 MHA_API void mha_model_defaults(mha_model_options *options, size_t size);
 
-/* Opens a checkpoint. `options` NULL means MHA_MODEL_DEFAULTS. On error *model is NULL.
+/* Opens a checkpoint. `path` is a file or a folder; or, where there is no such file, the name of a model on the Hugging Face
+ * hub, such as "openai-community/gpt2", which is looked up in the cache of huggingface_hub (HF_HUB_CACHE, HF_HOME/hub,
+ * XDG_CACHE_HOME/huggingface/hub or ~/.cache/huggingface/hub). A folder of that cache stands for the snapshot that its
+ * refs/main names. Nothing is downloaded. `options` NULL means MHA_MODEL_DEFAULTS. On error *model is NULL.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE (it cannot be read, is damaged or is no model that this library knows)
  * or MHA_NO_MEMORY. */
 MHA_API mha_status mha_model_open(mha_context *ctx, mha_model **model, const char *path,
@@ -124,6 +127,10 @@ typedef struct mha_model_info {
     int64_t bins, frames; /* of features, where it reads audio */
 } mha_model_info;
 MHA_API mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_info *info);
+
+/* The file or folder that the model was opened from, where a name of the hub is the folder that was found; NULL if the model
+ * did not come from a file. Valid as long as the model. */
+MHA_API const char *mha_model_path(const mha_model *model);
 
 /* The name of class n, from 0, as the model's config.json has it (id2label); NULL if it does not say. Valid as long as the
  * model. */

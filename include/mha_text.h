@@ -91,7 +91,8 @@ MHA_API void mha_tokenizer_defaults(mha_tokenizer_options *options, size_t size)
  *     vocab.txt                   WordPiece as BERT has it
  *     tokenizer.bin               of llama2.c, and *.tokenizer.json of type "bpe-by-score"
  *     *.vocabulary.json           {"source": [...], "target": [...]}: one token for each character
- *     a folder                    that has one of these, the first in this order
+ *     a folder                    that has one of these, the first in this order; or the name of a model of the Hugging Face
+ *                                 hub in the cache, as in mha_model_open
  *
  * Which tokens are special and which are added at the sides is read from the file, and from tokenizer_config.json and
  * special_tokens_map.json beside it. A file that contains something that this library does not support, such as a normalizer of
@@ -607,7 +608,7 @@ typedef struct mha_embedder_options {
 
 MHA_API void mha_embedder_defaults(mha_embedder_options *options, size_t size);
 
-/* `folder` is what the model was opened with; NULL: there is nothing to follow. Model and tokenizer must
+/* `folder` is what is followed; NULL: what the model was opened from. Model and tokenizer must
  * stay; without a tokenizer (NULL) there is mha_embedder_vector alone. `options` NULL
  * means MHA_EMBEDDER_DEFAULTS. Returns MHA_OK, MHA_BAD_FILE, MHA_BAD_ARGUMENT (also for models that read no text or have two
  * stacks, and for a prompt that the folder does not have) or MHA_NO_MEMORY. On error *embedder is NULL. */

@@ -1,4 +1,5 @@
 #include "cli/common/tokenizer.h"
+#include "io/hub.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +22,9 @@ bool tokenizer_open(mha_tokenizer **tokenizer, mha_context *ctx, const char *mod
     char path[4096];
     mha_tokenizer_options o = MHA_TOKENIZER_DEFAULTS;
     o.target = target;
-    if (!given && !find(path, sizeof path, model))
+    char place[4096], why[600];
+    if (!nn_hub_place(place, sizeof place, model, why, sizeof why)) return !mha_context_fail(ctx, MHA_BAD_FILE, why);
+    if (!given && !find(path, sizeof path, place))
         return !mha_context_fail(ctx, MHA_BAD_ARGUMENT, "the path of the model is too long");
     if (!mha_tokenizer_open(ctx, tokenizer, given ? given : path, &o)) return true;
     if (!given && strstr(mha_context_error(ctx), "has no file of a tokenizer")) {

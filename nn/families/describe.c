@@ -206,9 +206,15 @@ static bool applies(const nn_config *c, const nn_key *k)
 /* What to say of a key that is not supported, and what would work where there is such a thing. */
 static const char *advice_for(const char *key)
 {
-    return strcmp(key, "quantization_config") == 0
-               ? "which is not supported; use the checkpoint in float32, bfloat16 or float16 that it was made from"
-               : "which is not supported";
+    static const struct {
+        const char *key, *advice;
+    } known[] = {
+        {"quantization_config", "which is not supported; use the checkpoint in float32, bfloat16 or float16 that it "
+                                "was made from"},
+        {"encoder.model_type", "a model of its own: an EncoderDecoderModel joins two models, which is not supported"}};
+    for (size_t n = 0; n < sizeof known / sizeof *known; n++)
+        if (strcmp(key, known[n].key) == 0) return known[n].advice;
+    return "which is not supported";
 }
 
 static bool apply_size(const reading *r, const nn_key *k)

@@ -137,6 +137,9 @@ static bool open_folder(nn_shards *s, const char *folder, char *error, size_t er
         free(path);
         return ok;
     }
+    if (exists(folder, "adapter_config.json"))
+        return nn_fail(
+            &to, "holds an adapter of PEFT (LoRA), not its base model; merge_and_unload() makes one model of both");
     for (size_t n = 0; n < sizeof others / sizeof *others; n++)
         if (exists(folder, others[n]))
             return nn_fail(&to, "has %s, which cannot be read; save the model with safe_serialization=True", others[n]);

@@ -6,6 +6,7 @@
  * tensors, only those that do not lie at a multiple of their element's size are copied. */
 #include "io/safetensors.h"
 #include "io/failure.h"
+#include "io/foreign.h"
 #include "io/file_map.h"
 #include "io/safetensors_header.h"
 
@@ -231,6 +232,17 @@ static int open_file(content *from, const char *path)
     return -1;
 }
 
+/* After a failure: what the file is, if that is known. Its first bytes may be those of a safetensors file as well. */
+static void name_foreign(const nn_failure *to)
+{
+    char first[NN_FOREIGN_BYTES];
+    FILE *file = fopen(to->name, "rb");
+    size_t n = file ? fread(first, 1, sizeof first, file) : 0;
+    const char *is = nn_foreign(first, n);
+    if (file) fclose(file);
+    if (is) nn_fail(to, "%s", is);
+}
+
 nn_safetensors *nn_safetensors_map(const char *path, char *error, size_t error_size)
 {
     content from = {.stay = true, .to = {path, error, error_size}};
@@ -244,7 +256,7 @@ nn_safetensors *nn_safetensors_map(const char *path, char *error, size_t error_s
     from.bytes = map;
     nn_safetensors *file = read_all(&from);
     if (file) file->map = map, file->map_size = size;
-    else nn_file_unmap(map, size);
+    else nn_file_unmap(map, size), name_foreign(&from.to);
     return file;
 }
 
@@ -266,6 +278,7 @@ nn_safetensors *nn_safetensors_open(const char *path, char *error, size_t error_
     }
     descriptor = -1; /* fclose closes it */
     file = read_all(&from);
+    if (!file) name_foreign(&from.to);
 out:
     if (from.file) fclose(from.file);
     if (descriptor >= 0) close(descriptor);

@@ -3,6 +3,7 @@
  * zlib's inflate is used instead of gzread, which treats a file that is not gzipped as plain, ignores data after the
  * compressed part, and opens the file itself. */
 #include "io/source.h"
+#include "io/foreign.h"
 #include "io/failure.h"
 
 #include <errno.h>
@@ -204,6 +205,8 @@ char *nn_source_text(const char *path, size_t most, size_t *size, char *error, s
         else nn_source_fail(&from, "out of memory");
         if (got > most) nn_source_fail(&from, "more than %zu bytes", most);
         if (text) text[got] = 0;
+        const char *is = text ? nn_foreign(text, got) : NULL;
+        if (is) nn_source_fail(&from, "%s", is);
         if (text && !from.failed && strlen(text) != got)
             nn_source_fail(&from, "not a text file: it contains a NUL byte");
     }

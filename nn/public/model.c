@@ -2,6 +2,7 @@
 #include "families/vit_notes.h"
 #include "public/model.h"
 #include "inspect/prune.h"
+#include "io/hub.h"
 #include "public/check.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +60,14 @@ mha_status nn_public_make(mha_context *ctx, mha_model **model, const nn_descript
     return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for a model");
 }
 
+static mha_status keep_path(mha_context *ctx, mha_model **model, const char *path)
+{
+    if (((*model)->path = strdup(path))) return MHA_OK;
+    mha_model_free(*model);
+    *model = NULL;
+    return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for a model");
+}
+
 mha_status mha_model_open(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *options)
 {
     NN_PUBLIC_C_LOCALE;
@@ -68,9 +77,12 @@ mha_status mha_model_open(mha_context *ctx, mha_model **model, const char *path,
     *model = NULL;
     mha_context_fail(ctx, MHA_OK, "");
     if ((status = nn_public_need(ctx, path, "path")) || (status = read_options(ctx, &o, options))) return status;
-    char error[500] = "";
+    char error[500] = "", place[4096];
     nn_vit_model loaded;
-    if (nn_public_open_family(ctx, model, path, &o, &status)) return status;
+    if (!nn_hub_place(place, sizeof place, path, error, sizeof error))
+        return mha_context_fail(ctx, MHA_BAD_FILE, error);
+    path = place;
+    if (nn_public_open_family(ctx, model, path, &o, &status)) return status ? status : keep_path(ctx, model, path);
     nn_vit_file_options file = {.heads = o.heads, .heads_word = "options.heads"};
     if (!nn_vit_model_open_with(&loaded, ctx, path, &file, error, sizeof error))
         return mha_context_fail(ctx, MHA_BAD_FILE, error);
@@ -79,8 +91,10 @@ mha_status mha_model_open(mha_context *ctx, mha_model **model, const char *path,
     loaded.parameters = NULL; /* the model's now */
     status = nn_public_make(ctx, model, &loaded.config, parameters, loaded.assumed);
     nn_vit_model_free(&loaded);
-    return status;
+    return status ? status : keep_path(ctx, model, path);
 }
+
+const char *mha_model_path(const mha_model *model) { return model ? model->path : NULL; }
 
 void mha_model_free(mha_model *model)
 {
@@ -99,6 +113,7 @@ void mha_model_free(mha_model *model)
     nn_shards_close(&model->shards);
     nn_llama2c_close(&model->llama2c);
     free(model->json);
+    free(model->path);
     free(model->config);
     free(model->pixels);
     free(model->hidden);

@@ -17,6 +17,7 @@ struct mha_model {
     float *parameters;       /* as one block; or NULL: they lie in `shards` */
     const nn_family *family; /* of transformers; or NULL */
     const nn_head *head;     /* of the family; or NULL */
+    char *path;              /* of the file or folder that it was opened from; or NULL */
     char *config;            /* the text of its config.json; or NULL */
     nn_shards shards;
     nn_llama2c llama2c; /* or the one file of this kind */

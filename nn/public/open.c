@@ -210,6 +210,45 @@ static bool open_llama2c(mha_context *ctx, mha_model **model, const char *path, 
     return true;
 }
 
+/* Folders that hold something else, by a file of them. */
+static const struct {
+    const char *file, *is;
+} others[] = {
+    {"adapter_config.json",
+     "holds an adapter of PEFT (LoRA), which is not a whole model; merge it into its base model with "
+     "merge_and_unload() and save that"},
+    {"model_index.json",
+     "holds a pipeline of diffusers, which is not supported; models of transformers among its parts, such "
+     "as text_encoder, are folders of their own"},
+};
+
+/* What a folder without config.json is, or has no config.json of its own for; NULL if that is not known. */
+static const char *other_kind(const char *path)
+{
+    for (size_t n = 0; n < sizeof others / sizeof *others; n++) {
+        char *file = path_of(path, others[n].file);
+        bool there = file && access(file, F_OK) == 0;
+        free(file);
+        if (there) return others[n].is;
+    }
+    return NULL;
+}
+
+/* Endings of files that are not read, and what to do. */
+static const struct {
+    const char *ending, *advice;
+} unread[] = {
+    {".gguf", "; GGUF files cannot be read, the safetensors files that they were made from can"},
+    {".bin",
+     "; files of PyTorch are not read: save the model with save_pretrained, which writes config.json and safetensors"},
+    {".pt",
+     "; files of PyTorch are not read: save the model with save_pretrained, which writes config.json and safetensors"},
+    {".pth",
+     "; files of PyTorch are not read: save the model with save_pretrained, which writes config.json and safetensors"},
+    {".ckpt",
+     "; files of PyTorch are not read: save the model with save_pretrained, which writes config.json and safetensors"},
+};
+
 static int is_shown(const struct dirent *e) { return e->d_name[0] != '.'; }
 
 /* What a folder without config.json holds, for the message. */
@@ -220,19 +259,19 @@ static mha_status no_config(mha_context *ctx, const char *path)
     bool more = false;
     struct dirent **all = NULL;
     int count = scandir(path, &all, is_shown, alphasort);
-    bool gguf = false;
+    const char *advice = "", *is = other_kind(path);
     for (int n = 0; n < count; n++) {
         const char *name = all[n]->d_name, *dot = strrchr(name, '.');
-        gguf = gguf || (dot && strcmp(dot, ".gguf") == 0);
+        for (size_t k = 0; dot && !*advice && k < sizeof unread / sizeof *unread; k++)
+            if (strcmp(dot, unread[k].ending) == 0) advice = unread[k].advice;
         if (more || length + strlen(name) + 3 > sizeof names) more = true;
         else length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", length ? ", " : "", name);
         free(all[n]);
     }
     free(all);
+    if (is) return nn_public_fail(ctx, MHA_BAD_FILE, "%s: %s", path, is);
     return nn_public_fail(ctx, MHA_BAD_FILE, "%s: has no config.json, as the folder of a model does; it holds %s%s%s",
-                          path, *names ? names : "nothing", more ? ", ..." : "",
-                          gguf ? "; GGUF files cannot be read, the safetensors files that they were made from can"
-                               : "");
+                          path, *names ? names : "nothing", more ? ", ..." : "", advice);
 }
 
 /* A folder without config.json: one file of llama2.c in it is its model. */

@@ -68,7 +68,8 @@ class Model:
         if dtype not in ("float32", "bfloat16"):
             raise ValueError(f"dtype: {dtype!r} must be 'float32' or 'bfloat16'")
         path = os.fspath(path)
-        self._take(_mha.model_open(path, heads, dtype == "bfloat16"), path)
+        handle = _mha.model_open(path, heads, dtype == "bfloat16")
+        self._take(handle, _mha.model_path(handle))  # a name of the hub is the folder that was found
         self._options = {"dtype": dtype, "heads": heads}
         self._tokenizer = tokenizer if tokenizer is None or isinstance(tokenizer, Tokenizer) else Tokenizer(tokenizer)
 

@@ -124,6 +124,13 @@ static PyObject *describe(PyObject *module, PyObject *capsule)
     return model ? Py_BuildValue("z", mha_model_describe(model)) : NULL;
 }
 
+static PyObject *path(PyObject *module, PyObject *capsule)
+{
+    const mha_model *model = handle_model(capsule);
+    (void)module;
+    return model ? Py_BuildValue("z", mha_model_path(model)) : NULL;
+}
+
 static PyObject *attentions(PyObject *module, PyObject *capsule)
 {
     const mha_model *model = handle_model(capsule);
@@ -226,6 +233,7 @@ PyMethodDef model_methods[] = {
     {"model_open", open_model, METH_VARARGS, "mha_model_open"},
     {"model_about", about, METH_O, "mha_model_about"},
     {"model_describe", describe, METH_O, "mha_model_describe"},
+    {"model_path", path, METH_O, "mha_model_path"},
     {"model_attentions", attentions, METH_O, "mha_model_attention_get"},
     {"model_run", (PyCFunction)(void (*)(void))run, METH_FASTCALL | METH_KEYWORDS, "mha_model_run"},
     {"model_picture", picture, METH_VARARGS, "mha_model_picture"},

@@ -3,6 +3,7 @@
 #include "families/lists.h"
 
 static const nn_key keys[] = {
+    {"encoder.model_type", NN_ONLY, 0, "null", NULL}, /* of an EncoderDecoderModel, which has this model_type as well */
     {"model.encoder.embed_tokens.weight", NN_SIZE_OF, NN_E(input.vocabulary), NULL, NULL},
     {"d_model", NN_INT, NN_E(blocks.width), NULL, NULL},
     {"encoder_layers", NN_INT, NN_E(blocks.depth), NULL, NULL},

@@ -1,4 +1,5 @@
 /* Embeddings: texts to tokens, hidden states, and one vector each. */
+#include "io/hub.h"
 #include "io/json.h"
 #include "public/check.h"
 #include "public/model.h"
@@ -114,13 +115,16 @@ static mha_status count_prompt(mha_context *ctx, mha_embedder *e)
 
 static mha_status fill(mha_context *ctx, mha_embedder *e, const char *folder, const mha_embedder_options *o)
 {
-    char error[500] = "";
+    char error[500] = "", place[4096];
     mha_status status = check_model(ctx, e->model);
     if (status) return status;
     const nn_stack_config *stack = nn_description_last(&e->model->d);
     int64_t positions = nn_public_positions(&stack->input);
-    if (!nn_sentence_open(&e->s, ctx, folder ? folder : "", error, sizeof error))
+    if (!folder) folder = e->model->path ? e->model->path : "";
+    else if (!nn_hub_place(place, sizeof place, folder, error, sizeof error))
         return mha_context_fail(ctx, MHA_BAD_FILE, error);
+    else folder = place;
+    if (!nn_sentence_open(&e->s, ctx, folder, error, sizeof error)) return mha_context_fail(ctx, MHA_BAD_FILE, error);
     if (o->pool && (status = take_pools(ctx, &e->s, o->pool))) return status;
     const char *name = o->prompt ? o->prompt : e->s.prompt_name;
     e->prompt = name ? nn_sentence_prompt(&e->s, name) : "";

@@ -1,5 +1,7 @@
 /* Which reader a file gets: by the ending of its name, and JSON by what is in it. */
 #include "text/files/open.h"
+#include "io/foreign.h"
+#include "io/hub.h"
 #include "io/source.h"
 #include "text/files/load.h"
 
@@ -29,6 +31,8 @@ static char *read_file(const char *path, size_t *size, char *error, size_t error
         *size += n;
         good = !from.failed;
     }
+    const char *is = good ? nn_foreign(bytes, *size) : NULL;
+    if (is) good = nn_source_fail(&from, "%s", is);
     nn_source_close(&from);
     if (good) bytes[*size] = 0;
     else {
@@ -182,6 +186,9 @@ nn_tokenizer *nn_tokenizer_open(const char *path, nn_open_options options, char 
 {
     struct stat about;
     size_t size = 0;
+    char own[4096];
+    if (!nn_hub_place(own, sizeof own, path, error, error_size)) return NULL;
+    path = own;
     nn_failure to = {path, error, error_size};
     bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
     char *file = folder ? file_in(path, options.target) : strdup(path);
