@@ -71,6 +71,8 @@ static void help(FILE *out)
     fputs("  --help       print this text; 'mha COMMAND --help' describes a command\n"
           "  --version    print the version of the library\n"
           "\n"
+          "A long option may be shortened to any beginning that no other option has.\n"
+          "Arguments after '--' are not options.\n"
           "Set MHA_ISA=NAME to force one of the instruction sets listed by 'mha info'.\n"
           "Exit status: 0 success, 1 a check failed, 2 wrong usage or bad input.\n",
           out);
@@ -78,12 +80,19 @@ static void help(FILE *out)
 
 static int unknown(const char *word)
 {
-    const char *words[COMMANDS + 3] = {"--help", "--version"};
-    for (int i = 0; i < COMMANDS; i++) words[2 + i] = commands[i].name;
+    const char *words[COMMANDS + 2] = {"--version"};
+    for (int i = 0; i < COMMANDS; i++) words[1 + i] = commands[i].name;
     const char *near = cli_closest(word, words), *what = word[0] == '-' ? "option" : "command";
     if (near) cli_error("unknown %s '%s'; did you mean '%s'?", what, word, near);
     else cli_error("unknown %s '%s'; 'mha --help' lists them", what, word);
     return CLI_USAGE;
+}
+
+/* Whether the word is an option, or its beginning. */
+static bool begins(const char *word, const char *option)
+{
+    size_t length = strlen(word);
+    return length > 2 && strncmp(word, option, length) == 0;
 }
 
 static int dispatch(int argc, char **argv)
@@ -92,11 +101,17 @@ static int dispatch(int argc, char **argv)
         help(stderr);
         return CLI_USAGE;
     }
-    if (cli_wants_help(argv[1]) || strcmp(argv[1], "help") == 0) {
+    if (argc > 2 && strcmp(argv[1], "help") == 0) {
+        char *of[] = {argv[2], "--help", NULL};
+        for (int i = 0; i < COMMANDS; i++)
+            if (strcmp(argv[2], commands[i].name) == 0) return commands[i].run(2, of);
+        return unknown(argv[2]);
+    }
+    if (cli_wants_help(argv[1]) || begins(argv[1], "--help") || strcmp(argv[1], "help") == 0) {
         help(stdout);
         return CLI_OK;
     }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (begins(argv[1], "--version")) {
         printf("mha %s\n", mha_version());
         return CLI_OK;
     }

@@ -1,8 +1,4 @@
-/* Messages, suggestions, and the context of a command.
- *
- * A suggestion is the candidate at the smallest edit distance: inserting, removing or changing a letter, or swapping
- * two neighbours, each count as one. The limit is a third of the word's length, so `inof` finds `info` and `x` finds
- * nothing. */
+/* Messages, and the context of a command. */
 #include "cli/common/cli.h"
 #include "io/printable.h"
 #include "io/replace.h"
@@ -13,8 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-
-enum { WORD_MAX = 32 }; /* longer than any option or command; longer words get no suggestion */
 
 static const char *program = "mha";
 
@@ -143,50 +137,6 @@ bool cli_is_output(const char *command, const char *output, const char *path, co
     if (same) cli_error("%s: the output %s is also the %s; choose another file", command, output, what);
     if (in) cli_error("%s: the output %s is a file of the %s's folder; choose another file", command, output, what);
     return same || in;
-}
-
-static int smaller(int a, int b) { return a < b ? a : b; }
-
-static int distance(const char *a, const char *b)
-{
-    int d[WORD_MAX + 1][WORD_MAX + 1];
-    int n = (int)strlen(a), m = (int)strlen(b);
-    for (int i = 0; i <= n; i++) d[i][0] = i;
-    for (int j = 0; j <= m; j++) d[0][j] = j;
-    for (int i = 1; i <= n; i++) {
-        for (int j = 1; j <= m; j++) {
-            d[i][j] = smaller(d[i - 1][j], d[i][j - 1]) + 1;
-            d[i][j] = smaller(d[i][j], d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                d[i][j] = smaller(d[i][j], d[i - 2][j - 2] + 1);
-        }
-    }
-    return d[n][m];
-}
-
-const char *cli_closest(const char *word, const char *const *candidates)
-{
-    const char *best = NULL;
-    size_t length = strlen(word);
-    int nearest = (int)(length + 2) / 3 + 1; /* the smallest distance that is too far */
-    if (length > WORD_MAX) return NULL;
-    for (; *candidates; candidates++) {
-        int far = strlen(*candidates) > WORD_MAX ? WORD_MAX : distance(word, *candidates);
-        if (far >= nearest) continue;
-        nearest = far;
-        best = *candidates;
-    }
-    return best;
-}
-
-int cli_unknown_option(const char *command, const char *option, const char *const *options)
-{
-    bool letter = option[0] == '-' && option[1] && !option[2]; /* any other letter would be near */
-    const char *near = letter ? NULL : cli_closest(option, options);
-    if (option[0] != '-') cli_error("%s: unexpected argument '%s'; see 'mha %s --help'", command, option, command);
-    else if (near) cli_error("%s: unknown option '%s'; did you mean '%s'?", command, option, near);
-    else cli_error("%s: unknown option '%s'; 'mha %s --help' lists them", command, option, command);
-    return CLI_USAGE;
 }
 
 bool cli_wants_help(const char *word) { return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0; }

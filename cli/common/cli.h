@@ -65,12 +65,16 @@ bool cli_can_write(const char *path);
  * would overwrite the command's input; if so, prints an error that calls it `what`. */
 bool cli_is_output(const char *command, const char *output, const char *path, const char *what);
 
-/* The candidate that is most similar to a misspelt `word`, or NULL if none is close. `candidates` ends with NULL. */
+/* The candidate that is most similar to a misspelt `word`, or NULL if none is close; never its opposite, such as
+ * --no-special for --special. `candidates` ends with NULL. */
 const char *cli_closest(const char *word, const char *const *candidates);
 
-/* Prints an error for an unknown option, with a suggestion from `options` (which ends with NULL) if one is close, or
- * for an unexpected argument. Returns CLI_USAGE. */
+/* Prints an error for an unknown option, with a suggestion from `options` (which ends with NULL) if one is close. Returns
+ * CLI_USAGE. */
 int cli_unknown_option(const char *command, const char *option, const char *const *options);
+
+/* Prints an error for an argument beyond those that a command takes. Returns CLI_USAGE. */
+int cli_unexpected(const char *command, const char *word);
 
 /* Whether the word is --help or -h. */
 bool cli_wants_help(const char *word);

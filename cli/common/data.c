@@ -42,7 +42,7 @@ mha_data *data_open(mha_context *ctx, const char *command, const char *place, bo
     int64_t count;
     if (!place) place = data_default(command);
     if (data_is_synthetic(place) && place[sizeof drawn - 1]) {
-        cli_given given = {command, "--data synthetic:N", place + sizeof drawn};
+        cli_given given = {.command = command, .name = "--data synthetic:N", .value = place + sizeof drawn};
         if (!cli_number(&given, 1, MOST, &count)) return NULL;
     }
     options.test_only = test_only;

@@ -53,7 +53,7 @@ bool *head_list_parse(const cli_given *g, const session *s)
 
 bool head_list_off(bool **off, const session *s, const char *without)
 {
-    const cli_given given = {s->command, "--without", without};
+    const cli_given given = {.command = s->command, .name = "--without", .value = without};
     if (!without) return true;
     if (!(*off = head_list_parse(&given, s))) return false;
     if (!mha_model_switch_off(s->ctx, s->model, *off, s->about.heads)) return true;

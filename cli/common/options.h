@@ -1,7 +1,7 @@
 /* Parses the arguments of a command from a table:
  *
  *     static const cli_option options[] = {CLI_TEXT("FILE", request, file),
- *                                          CLI_NUMBER("--sample", request, sample, 1, 1000),
+ *                                          CLI_NUMBER("--sample -n", request, sample, 1, 1000),
  *                                          CLI_CHOICE("--part", request, part, parts),
  *                                          CLI_THREADS(request, threads),
  *                                          CLI_OWN("--word", parse_word),
@@ -9,8 +9,10 @@
  *     int stop = cli_parse("eval", argc, argv, options, help, &request);
  *     if (stop) return stop - 1;
  *
- * The value of an option is the next argument; that of a long option may also follow a '='. A name without a dash is a
- * positional argument; these are taken in the order of their rows. */
+ * A row may have several names, separated by spaces: the first is the one that the help describes, and the others are
+ * listed at its end. The value of an option is the next argument; that of a long option may also follow a '='. A long
+ * option may be shortened to any beginning that no other option has. A name without a dash is a positional argument; these
+ * are taken in the order of their rows. All arguments that follow "--" are positional. */
 #ifndef OPTIONS_H
 #define OPTIONS_H
 
@@ -33,9 +35,11 @@ typedef enum cli_kind {
     CLI_IS_OWN
 } cli_kind;
 
-/* An option of a command, and the text of its value; NULL if it takes none. */
+/* An option of a command. */
 typedef struct cli_given {
-    const char *command, *name, *value;
+    const char *command, *name; /* the name that was given, in full */
+    const char *value;          /* its text; NULL if the option takes none */
+    const char *row;            /* the first name of the row */
 } cli_given;
 
 /* A word that an option accepts, and what it stores. */
@@ -51,12 +55,12 @@ typedef struct cli_list {
 } cli_list;
 
 typedef struct cli_option {
-    const char *name;
+    const char *names; /* separated by spaces; NULL ends the table */
     cli_kind kind;
     size_t at; /* of the field in the request */
     double least, most;
     const char *must;
-    const cli_name *names;
+    const cli_name *words;
     bool (*parse)(const cli_given *given, void *request);
 } cli_option;
 
@@ -81,27 +85,28 @@ typedef struct cli_option {
     _Generic(((type *)0)->field, is : offsetof(type, field), or : offsetof(type, field))
 
 /* clang-format off */
-#define CLI_FLAG(n, type, field)          {.name = n, .kind = CLI_IS_FLAG, .at = CLI_FIELD(type, field, bool)}
-#define CLI_SET(n, type, field, value)    {.name = n, .kind = CLI_IS_SET, .at = CLI_EITHER(type, field, int, unsigned), \
+#define CLI_FLAG(n, type, field)          {.names = n, .kind = CLI_IS_FLAG, .at = CLI_FIELD(type, field, bool)}
+#define CLI_SET(n, type, field, value)    {.names = n, .kind = CLI_IS_SET, .at = CLI_EITHER(type, field, int, unsigned), \
                                            .least = value}
-#define CLI_TEXT(n, type, field)          {.name = n, .kind = CLI_IS_TEXT, .at = CLI_FIELD(type, field, const char *)}
-#define CLI_NAME(n, type, field)          {.name = n, .kind = CLI_IS_NAME, .at = CLI_FIELD(type, field, const char *)}
-#define CLI_FILE(n, type, field)          {.name = n, .kind = CLI_IS_FILE, .at = CLI_FIELD(type, field, const char *)}
+#define CLI_TEXT(n, type, field)          {.names = n, .kind = CLI_IS_TEXT, .at = CLI_FIELD(type, field, const char *)}
+#define CLI_NAME(n, type, field)          {.names = n, .kind = CLI_IS_NAME, .at = CLI_FIELD(type, field, const char *)}
+#define CLI_FILE(n, type, field)          {.names = n, .kind = CLI_IS_FILE, .at = CLI_FIELD(type, field, const char *)}
 #define CLI_NUMBER(n, type, field, from, to) \
-    {.name = n, .kind = CLI_IS_NUMBER, .at = CLI_EITHER(type, field, int64_t, uint64_t), .least = from, .most = to}
+    {.names = n, .kind = CLI_IS_NUMBER, .at = CLI_EITHER(type, field, int64_t, uint64_t), .least = from, .most = to}
 #define CLI_REAL(n, type, field, from, to, says) \
-    {.name = n, .kind = CLI_IS_REAL, .at = CLI_FIELD(type, field, double), .least = from, .most = to, .must = says}
-#define CLI_CHOICE(n, type, field, from)  {.name = n, .kind = CLI_IS_CHOICE, \
-                                           .at = CLI_EITHER(type, field, int, unsigned), .names = from}
-#define CLI_LIST(n, type, field)          {.name = n, .kind = CLI_IS_LIST, .at = CLI_FIELD(type, field, cli_list)}
-#define CLI_OWN(n, function)              {.name = n, .kind = CLI_IS_OWN, .parse = function}
-#define CLI_END                           {.name = NULL}
+    {.names = n, .kind = CLI_IS_REAL, .at = CLI_FIELD(type, field, double), .least = from, .most = to, .must = says}
+#define CLI_CHOICE(n, type, field, from)  {.names = n, .kind = CLI_IS_CHOICE, \
+                                           .at = CLI_EITHER(type, field, int, unsigned), .words = from}
+#define CLI_LIST(n, type, field)          {.names = n, .kind = CLI_IS_LIST, .at = CLI_FIELD(type, field, cli_list)}
+#define CLI_OWN(n, function)              {.names = n, .kind = CLI_IS_OWN, .parse = function}
+#define CLI_END                           {.names = NULL}
 
 /* Options with the same meaning in every command. The option column of their help is 24 characters wide. */
-#define CLI_OUT(type, field)     CLI_FILE("-o", type, field), CLI_FILE("--out", type, field)
+#define CLI_OUT(type, field)     CLI_FILE("-o --out --output", type, field)
 #define CLI_THREADS(type, field) CLI_NUMBER("--threads", type, field, 1, 4096)
 #define CLI_DTYPE(type, field)   CLI_CHOICE("--dtype", type, field, cli_dtypes)
 #define CLI_COLOR(type, field)   CLI_CHOICE("--color", type, field, cli_whens)
+#define CLI_TOKENS               "--tokens -n --max-tokens --max-new-tokens --n-predict" /* most new ones of a sequence */
 #define CLI_HELP_THREADS "  --threads N           number of threads (default: all)\n"
 #define CLI_HELP_DTYPE   "  --dtype TYPE          type of the matrix products: f32 (default) or bf16\n"
 #define CLI_HELP_COLOR   "  --color WHEN          auto (default: on a terminal), always or never\n"
@@ -112,8 +117,12 @@ extern const cli_name cli_whens[];  /* term_when */
 
 /* ---- Parsing ----------------------------------------------------------------------------------------------------- */
 
-/* Parses all arguments. Returns 0 to continue, or the exit code plus 1. */
+/* Parses all arguments. Returns 0 to continue, or the exit code plus 1. --help prints `help`, then the further names of
+ * options. */
 int cli_parse(const char *command, int argc, char **argv, const cli_option *options, void (*help)(void), void *request);
+
+/* The row that a word such as --data or --data=DIR names, or NULL. */
+const cli_option *cli_find(const cli_option *options, const char *word);
 
 /* Whether the option is followed by a value. */
 bool cli_has_value(const cli_option *option);

@@ -41,7 +41,7 @@ static void help(void)
          "  --tokenizer PATH      tokenizer (default: the one beside the model)\n" CLI_HELP_DTYPE CLI_HELP_THREADS
              CLI_HELP_COLOR MODEL_HELP_HEADS "  --json                print one JSON object\n"
          "\n" MODEL_HELP_FILE "\n"
-         "FILE must have ten classes. --heads is an alias of --model-heads.\n"
+         "FILE must have ten classes.\n"
          "The time covers the predictions only, from pixels or tokens to logits.\n"
          "\n"
          "With --text, MODEL is a folder as the transformers library saves it, a file of\n"
@@ -89,8 +89,7 @@ static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
                                      CLI_DTYPE(request, from.type),
                                      CLI_THREADS(request, from.threads),
                                      CLI_COLOR(request, when),
-                                     CLI_NUMBER(MODEL_HEADS, request, from.heads, 1, MODEL_HEADS_MOST),
-                                     CLI_NUMBER("--heads", request, from.heads, 1, MODEL_HEADS_MOST),
+                                     CLI_NUMBER(MODEL_HEADS " --heads", request, from.heads, 1, MODEL_HEADS_MOST),
                                      CLI_FLAG("--json", request, json),
                                      CLI_END};
 

@@ -35,7 +35,7 @@ typedef struct request {
 static const cli_option options[] = {CLI_NAME("MODEL", request, model),
                                      CLI_TEXT("TEXT", request, text),
                                      CLI_TEXT("TEXT", request, extra),
-                                     CLI_NUMBER("--top", request, top, 1, 1000),
+                                     CLI_NUMBER("--top --top-k", request, top, 1, 1000),
                                      CLI_NAME("--tokenizer", request, tokenizer),
                                      CLI_FLAG("--json", request, json),
                                      CLI_DTYPE(request, type),

@@ -66,22 +66,22 @@ static const cli_name early_names[] = {
 
 static const cli_option options[] = {
     CLI_NAME("MODEL", generate_request, model),
-    CLI_LIST("-p", generate_request, texts),
+    CLI_LIST("-p --prompt", generate_request, texts),
     CLI_NAME("--prompts", generate_request, file),
     CLI_LIST("--ids", generate_request, ids),
     CLI_NAME("--tokenizer", generate_request, tokenizer),
-    CLI_NUMBER("--tokens", generate_request, tokens, 1, 1 << 30),
+    CLI_NUMBER(CLI_TOKENS, generate_request, tokens, 1, 1 << 30),
     CLI_NUMBER("--min-tokens", generate_request, least, 0, 1 << 30),
     CLI_FLAG("--greedy", generate_request, greedy),
     CLI_FLAG("--sample", generate_request, sample),
-    CLI_REAL("--temperature", generate_request, temperature, 1e-6, 1e6, "a number above 0"),
+    CLI_REAL("--temperature --temp", generate_request, temperature, 1e-6, 1e6, "a number above 0"),
     CLI_NUMBER("--top-k", generate_request, top_k, 0, 1 << 30),
     CLI_REAL("--top-p", generate_request, top_p, 0, 1, "a number from 0 to 1"),
     CLI_REAL("--min-p", generate_request, min_p, 0, 1, "a number from 0 to 1"),
     CLI_NUMBER("--seed", generate_request, seed, 0, 0x1p53),
-    CLI_REAL("--repetition-penalty", generate_request, penalty, 1e-6, 1e6, "a number above 0"),
-    CLI_NUMBER("--no-repeat-ngram", generate_request, ngram, 0, 1 << 30),
-    CLI_NUMBER("--beams", generate_request, beams, 1, 1024),
+    CLI_REAL("--repetition-penalty --repeat-penalty", generate_request, penalty, 1e-6, 1e6, "a number above 0"),
+    CLI_NUMBER("--no-repeat-ngram --no-repeat-ngram-size", generate_request, ngram, 0, 1 << 30),
+    CLI_NUMBER("--beams --num-beams", generate_request, beams, 1, 1024),
     CLI_REAL("--length-penalty", generate_request, length_penalty, -1000, 1000, "a number from -1000 to 1000"),
     CLI_CHOICE("--early-stopping", generate_request, early, early_names),
     CLI_LIST("--stop", generate_request, stops),
@@ -230,7 +230,7 @@ static int32_t *read_stops(const cli_list *given, int64_t vocabulary)
     bool good = true;
     for (int n = 0; good && n < given->count; n++) {
         int64_t count = n;
-        const cli_given one = {"generate", "--stop-token", given->all[n]};
+        const cli_given one = {.command = "generate", .name = "--stop-token", .value = given->all[n]};
         good = language_ids(&one, stops, &count);
         if (good && count > n + 1) good = cli_error("generate: --stop-token takes one id; give it again for more");
         if (good && stops[n] >= vocabulary)

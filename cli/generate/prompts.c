@@ -45,7 +45,7 @@ static bool read_ids(generate_prompts *p, const generate_request *r)
         return cli_error("generate: not enough memory for the prompts");
     for (p->count = 0; p->count < r->ids.count; p->count++) {
         p->starts[p->count] = all;
-        const cli_given given = {"generate", "--ids", r->ids.all[p->count]};
+        const cli_given given = {.command = "generate", .name = "--ids", .value = r->ids.all[p->count]};
         if (!language_ids(&given, p->tokens, &all)) return false;
     }
     p->starts[p->count] = all;

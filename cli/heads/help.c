@@ -60,9 +60,9 @@ static void help_options(void)
          "  --roles               also measure the roles of the heads, with scores and\n"
          "                        significance, over at most 400 of the images\n" MODEL_HELP_HEADS "\n" MODEL_HELP_FILE
          "\n"
-         "FILE must have ten classes. --heads is an alias of --model-heads. Maps, distance\n"
-         "and similarity use at most 400 images. --ablate prints accuracy and loss, beside\n"
-         "importance and its rank correlation with them.\n");
+         "FILE must have ten classes. Maps, distance and similarity use at most 400\n"
+         "images. --ablate prints accuracy and loss, beside importance and its rank\n"
+         "correlation with them.\n");
 }
 
 static void help_text_options(void)

@@ -91,8 +91,7 @@ static const cli_option options[] = {
     CLI_DTYPE(request, from.type),
     CLI_THREADS(request, from.threads),
     CLI_NUMBER(MODEL_HEADS, request, from.heads, 1, MODEL_HEADS_MOST),
-    CLI_FILE("--curves", request, curve),
-    CLI_FILE("--curve", request, curve),
+    CLI_FILE("--curves --curve", request, curve),
     CLI_FLAG("--json", request, json),
     CLI_END,
 };
@@ -265,7 +264,7 @@ static bool go(const request *r, const session *of, prune_report *s, mha_model *
 static int remove_named(const request *r)
 {
     session s = {.ctx = NULL};
-    const cli_given given = {"prune", "--without", r->without};
+    const cli_given given = {.command = "prune", .name = "--without", .value = r->without};
     nn_file_lock lock = {.taken = false};
     bool *keep = NULL;
     bool ok =

@@ -77,7 +77,7 @@ static bool fits_together(const tokenize_request *r)
 /* Ids in a text, which may be empty; NULL after an error. */
 static int32_t *read_ids(const char *text, int64_t *count)
 {
-    const cli_given given = {"tokenize", "--decode", text};
+    const cli_given given = {.command = "tokenize", .name = "--decode", .value = text};
     int32_t *ids = malloc((strlen(text) / 2 + 1) * sizeof *ids);
     *count = 0;
     if (!ids) cli_error("tokenize: not enough memory for the ids");

@@ -134,7 +134,7 @@ static bool add(train_request *r, const char *option, const char *key, const cha
 static bool parse_key(const cli_given *given, void *r)
 {
     char key[TRAIN_WORD];
-    copy_word(key, given->name + 2, strlen(given->name + 2));
+    copy_word(key, given->row + 2, strlen(given->row + 2));
     for (char *dash = key; (dash = strchr(dash, '-'));) *dash = '_';
     return add(r, given->name, key, given->value);
 }
@@ -274,8 +274,8 @@ static const cli_option options[] = {
     CLI_OWN("--preset", parse_preset),
     CLI_OWN("--config", parse_config),
     CLI_OWN("--epochs", parse_key),
-    CLI_OWN("--batch", parse_key),
-    CLI_OWN("--lr", parse_key),
+    CLI_OWN("--batch --batch-size", parse_key),
+    CLI_OWN("--lr --learning-rate", parse_key),
     CLI_OWN("--seed", parse_key),
     CLI_OWN("--dtype", parse_type),
     CLI_OWN("--held-out", parse_key),

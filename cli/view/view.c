@@ -55,8 +55,8 @@ static void help(void)
          "                        in the first 30 seconds of a sound\n"
          "  --target TEXT         what the decoder reads, of a model with an encoder\n"
          "                        (default: what the model generates)\n" TOKENIZER_HELP "\n" MODEL_HELP_FILE
-         "        (--heads is an alias of --model-heads). With --attention, weights\n"
-         "        (heads,queries,keys) or (layers,heads,queries,keys) whose rows sum to 1.\n"
+         "        With --attention, weights (heads,queries,keys) or\n"
+         "        (layers,heads,queries,keys) whose rows sum to 1.\n"
          "        The metadata may contain the tokens, as a JSON array of strings under\n"
          "        'tokens', or under 'query_tokens' and 'key_tokens'; and the axes of a\n"
          "        tensor NAME under 'NAME.axes', such as 'batch,heads,queries,keys'.\n"
@@ -103,8 +103,7 @@ static const cli_option options[] = {CLI_TEXT("FILE", request, file),
                                      CLI_OWN("--index", parse_index),
                                      CLI_CHOICE("--invert", request, invert, input_whens),
                                      CLI_CHOICE("--fit", request, fit, input_whens),
-                                     CLI_NUMBER(MODEL_HEADS, request, heads, 1, MODEL_HEADS_MOST),
-                                     CLI_NUMBER("--heads", request, heads, 1, MODEL_HEADS_MOST),
+                                     CLI_NUMBER(MODEL_HEADS " --heads", request, heads, 1, MODEL_HEADS_MOST),
                                      CLI_TEXT("--attention", request, attention),
                                      CLI_TEXT("--tensor", request, tensor),
                                      CLI_CHOICE("--first-axis", request, first_axis, axes),
@@ -119,13 +118,12 @@ static const cli_option options[] = {CLI_TEXT("FILE", request, file),
 static bool has_negative(int argc, char **argv)
 {
     for (int i = 1; i < argc && !cli_wants_help(argv[i]); i++) {
-        const cli_option *o = options;
         if (argv[i][0] == '-' && argv[i][1] >= '0' && argv[i][1] <= '9') {
             cli_error("view: the index of a test image must be 0 or more, not '%s'", argv[i]);
             return true;
         }
-        while (o->name && strcmp(o->name, argv[i]) != 0) o++;
-        if (argv[i][0] == '-' && o->name && cli_has_value(o)) i++; /* skip the option's value */
+        const cli_option *o = argv[i][0] == '-' ? cli_find(options, argv[i]) : NULL;
+        if (o && cli_has_value(o) && !strchr(argv[i], '=')) i++; /* skip the option's value */
     }
     return false;
 }

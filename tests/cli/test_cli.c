@@ -63,12 +63,14 @@ TEST(wrong_use_is_one_line_that_helps)
         {"x", "mha: unknown command 'x'; 'mha --help' lists them\n"},
         {"''", "mha: unknown command ''; 'mha --help' lists them\n"},
         {"--verison", "mha: unknown option '--verison'; did you mean '--version'?\n"},
-        {"--hepl", "mha: unknown option '--hepl'; did you mean '--help'?\n"},
+        {"--hepl", "mha: unknown option '--hepl'; 'mha --help' lists them\n"},
+        {"help inof", "mha: unknown command 'inof'; did you mean 'info'?\n"},
         {"info --jsno", "mha: info: unknown option '--jsno'; did you mean '--json'?\n"},
         {"info --zzzzzzz", "mha: info: unknown option '--zzzzzzz'; 'mha info --help' lists them\n"},
         {"info --json extra", "mha: info: unexpected argument 'extra'; see 'mha info --help'\n"},
         {"conformance", "mha: conformance: missing folder; usage: mha conformance DIR\n"},
-        {"conformance --hlep", "mha: conformance: unknown option '--hlep'; did you mean '--help'?\n"},
+        {"conformance --hlep", "mha: conformance: unknown option '--hlep'; 'mha conformance --help' lists them\n"},
+        {"conformance -- --hlep", "mha: conformance: cannot open the folder '--hlep': No such file or directory\n"},
         {"conformance a b", "mha: conformance: expected one folder, got 'a' and 'b'\n"},
         {"conformance /no/such/folder",
          "mha: conformance: cannot open the folder '/no/such/folder': No such file or directory\n"},
@@ -77,6 +79,93 @@ TEST(wrong_use_is_one_line_that_helps)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const said *it = command("", wrong[i].args);
         expect(it->status == 2 && !*it->out && strcmp(it->err, wrong[i].says) == 0, "%s: exit %d, %s", wrong[i].args,
+               it->status, it->err);
+    }
+}
+
+/* ---- Names of options ------------------------------------------------------------------------------------------- */
+
+TEST(options_have_the_names_that_people_know)
+{
+    static const struct {
+        const char *args, *says;
+    } tries[] = {
+        {"generate m --temp x", "generate: --temp must be a number above 0, not 'x'"},
+        {"generate m -n x", "generate: -n must be a number from 1 to"},
+        {"generate m --max-tokens x", "generate: --max-tokens must be a number"},
+        {"generate m --max-new-tokens=x", "generate: --max-new-tokens must be a number"},
+        {"generate m --n-predict x", "generate: --n-predict must be a number"},
+        {"generate /no/such/model --prompt x", "/no/such/model: No such file"},
+        {"transcribe m -n x", "transcribe: -n must be a number"},
+        {"train vit --learning-rate x", "train: --learning-rate must be a number"},
+        {"train vit --batch-size x", "train: --batch-size must be a whole number"},
+        {"eval m --heads x", "eval: --heads must be a number"},
+        {"heads m --out ''", "heads: --out needs a file name"},
+    };
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        const said *it = command("", tries[i].args);
+        expect(it->status == 2 && one_line(it->err) && strstr(it->err, tries[i].says), "%s: exit %d, %s", tries[i].args,
+               it->status, it->err);
+    }
+}
+
+TEST(help_lists_the_other_names_of_options)
+{
+    const said *it = command("", "generate --help");
+    expect(strstr(it->out, "\nOther names:\n  -p                    --prompt\n"), "%s", it->out);
+    expect(strstr(it->out, "\n  --tokens              -n, --max-tokens, --max-new-tokens, --n-predict\n"), "%s",
+           it->out);
+    it = command("", "info --help");
+    expect(!strstr(it->out, "Other names"), "%s", it->out);
+}
+
+/* A beginning that several options have is an error that lists them. */
+TEST(a_long_option_may_be_shortened)
+{
+    static const struct {
+        const char *args, *says;
+    } tries[] = {
+        {"generate m --max-n x", "generate: --max-new-tokens must be a number"},
+        {"generate m --see=x", "generate: --seed must be a number"},
+        {"generate m --to x", "generate: '--to' is ambiguous: --tokenizer, --tokens, --top-k, --top-p\n"},
+        {"generate m --prom x", "generate: '--prom' is ambiguous: --prompt, --prompts\n"},
+        {"heads m --h", "heads: '--h' is ambiguous: --heads, --help\n"},
+        {"info --jsonx", "info: unknown option '--jsonx'; did you mean '--json'?\n"},
+        {"info --json=1", "info: --json takes no value\n"},
+        {"info -j", "info: unknown option '-j'"},
+        {"demo --=x", "demo: unknown option '--=x'"},
+    };
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        const said *it = command("", tries[i].args);
+        expect(it->status == 2 && one_line(it->err) && strstr(it->err, tries[i].says), "%s: exit %d, %s", tries[i].args,
+               it->status, it->err);
+    }
+    static const char *const asks[] = {"info --js", "info --he", "--vers", "--h", "help info"};
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
+        const said *it = command("", asks[i]);
+        expect(it->status == 0 && *it->out && !*it->err, "%s: exit %d, %s", asks[i], it->status, it->err);
+    }
+}
+
+TEST(a_suggestion_is_never_the_opposite)
+{
+    static const struct {
+        const char *args, *says;
+    } tries[] = {
+        {"prune m --min-drop 1", "prune: unknown option '--min-drop'; 'mha prune --help' lists them\n"},
+        {"generate m --max-toekns 1", "generate: unknown option '--max-toekns'; did you mean '--max-tokens'?\n"},
+        {"generate m --min-tokesn 1", "generate: unknown option '--min-tokesn'; did you mean '--min-tokens'?\n"},
+        {"generate m --repeat-ngram 2",
+         "generate: unknown option '--repeat-ngram'; 'mha generate --help' lists them\n"},
+        {"tokenize t --special x", "tokenize: unknown option '--special'; 'mha tokenize --help' lists them\n"},
+        {"tokenize t --encode x", "tokenize: unknown option '--encode'; 'mha tokenize --help' lists them\n"},
+        {"tokenize t --uncased x", "tokenize: unknown option '--uncased'; 'mha tokenize --help' lists them\n"},
+        {"layer --no-casual", "layer: unknown option '--no-casual'; did you mean '--no-causal'?\n"},
+        {"info --nojson", "info: unknown option '--nojson'; 'mha info --help' lists them\n"},
+    };
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        const said *it = command("", tries[i].args);
+        expect(it->status == 2 && one_line(it->err) && strstr(it->err, tries[i].says), "%s: exit %d, %s", tries[i].args,
                it->status, it->err);
     }
 }
