@@ -322,6 +322,13 @@ typedef struct mha_generation_options {
 
 MHA_API void mha_generation_defaults(mha_generation_options *options, size_t size);
 
+/* Fills in what `options` leave open about the choice of tokens, as a generation with them would take it: method,
+ * max_new_tokens, min_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, no_repeat_ngram, beams,
+ * length_penalty and early_stopping, from the model's generation_config.json, or else the defaults above. Where that file
+ * gives a length of prompt and new tokens together, max_new_tokens stays 0. Returns MHA_OK; or MHA_BAD_ARGUMENT, as
+ * mha_generation_create does, or MHA_NO_MEMORY, and then nothing has been changed. */
+MHA_API mha_status mha_generation_resolve(mha_context *ctx, mha_generation_options *options, const mha_model *model);
+
 /* Prompts, one behind another: sequence b is the tokens starts[b] to starts[b+1] - 1. An empty one is replaced by the
  * model's first token, where it has one. All of it is copied. */
 typedef struct mha_generation_inputs {

@@ -29,14 +29,13 @@ static void help(void)
          "  --min-tokens N        no end before so many new tokens\n"
          "  --greedy              always the most likely token\n"
          "  --sample              a random token by its probability; also chosen by the\n"
-         "                        next four options\n"
+         "                        next five options\n"
          "  --temperature X       divide the logits by X: below 1 is less random\n"
          "  --top-k N             only the N most likely tokens (0: all)\n"
          "  --top-p X             only the most likely tokens that together have X\n"
          "  --min-p X             only tokens with at least X times the probability of the\n"
          "                        most likely one\n"
-         "  --seed N              of the random numbers (default 0); without sampling it\n"
-         "                        changes nothing\n"
+         "  --seed N              of the random numbers (default 0)\n"
          "  --repetition-penalty X\n"
          "                        above 1: less likely to repeat tokens\n"
          "  --no-repeat-ngram N   never repeat N tokens in a row\n"
@@ -51,8 +50,11 @@ static void help(void)
          "  --cache TYPE          type of keys and values: f32 (default) or bf16\n" CLI_HELP_THREADS "\n"
          "MODEL is a folder as the transformers library saves it, a file of such a model,\n"
          "a file of llama2.c, or a folder with one of these and no config.json. What is\n"
-         "not given is as its generation_config.json says, else greedy. Prompts of unlike\n"
-         "length run without padding: a text is the same alone and in any batch.\n"
+         "not given is as its generation_config.json says, else greedy; a random token is\n"
+         "drawn with temperature 1, top-k 50, top-p 1 and seed 0. The page of 'mha view'\n"
+         "starts with the same settings, and writes the same text with the same seed.\n"
+         "Prompts of unlike length run without padding: a text is the same alone and in\n"
+         "any batch.\n"
          "Interrupting (Ctrl-C) prints what there is.\n"
          "\n"
          "JSON keys: model, seed, sequences: [{prompt, text, finish (end, stop, length,\n"
@@ -99,7 +101,7 @@ static const cli_option options[] = {
 /* Whether an option of sampling, or of beam search, was given. */
 static bool samples(const generate_request *r)
 {
-    return r->sample || !isnan(r->temperature) || r->top_k >= 0 || !isnan(r->top_p) || !isnan(r->min_p);
+    return r->sample || r->seed >= 0 || !isnan(r->temperature) || r->top_k >= 0 || !isnan(r->top_p) || !isnan(r->min_p);
 }
 static bool shapes_beams(const generate_request *r) { return !isnan(r->length_penalty) || r->early != MHA_EARLY_AUTO; }
 static bool searches(const generate_request *r) { return r->beams > 1 || shapes_beams(r); }
@@ -113,10 +115,10 @@ static bool needs_beams(const generate_request *r)
 /* The way to choose tokens that the options name together. */
 static bool choose_method(generate_request *r)
 {
-    if (r->greedy && (samples(r) || r->seed >= 0))
+    if (r->greedy && samples(r))
         return cli_error("generate: --greedy excludes --sample, --temperature, --top-k, --top-p, --min-p and --seed");
     if (r->beams == 1 && shapes_beams(r)) return needs_beams(r);
-    if (searches(r) && (r->greedy || samples(r) || r->seed >= 0))
+    if (searches(r) && (r->greedy || samples(r)))
         return cli_error("generate: beam search excludes --greedy, --sample and the options of sampling");
     if (searches(r) && r->stops.count) return cli_error("generate: beam search ends at tokens; --stop is not for it");
     if (samples(r)) r->method = MHA_GENERATE_SAMPLE;

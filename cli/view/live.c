@@ -167,6 +167,17 @@ static bool put_target(nn_buffer *out, const view_text *v, const texts *t)
     return true;
 }
 
+/* How `mha generate --sample` draws tokens with this model. Where that is an error, as with a temperature of 0 in its
+ * generation_config.json, the most likely token is taken. */
+static void put_settings(nn_buffer *out, const texts *t)
+{
+    mha_generation_options o = MHA_GENERATION_DEFAULTS;
+    o.method = MHA_GENERATE_SAMPLE;
+    if (mha_generation_resolve(t->ctx, &o, t->model)) o.temperature = 0, o.top_k = 0, o.top_p = 1;
+    nn_buffer_printf(out, ",\"settings\":{\"temperature\":%.9g,\"top_k\":%lld,\"top_p\":%.9g,\"seed\":%llu}",
+                     (double)o.temperature, (long long)o.top_k, (double)o.top_p, (unsigned long long)o.seed);
+}
+
 bool view_live(nn_buffer *out, const view_text *v, const texts *t, bool *runs)
 {
     char line[120];
@@ -189,6 +200,7 @@ bool view_live(nn_buffer *out, const view_text *v, const texts *t, bool *runs)
         const char *description = mha_model_describe(t->model);
         if (!description) ok = cli_error("view: not enough memory for the model's description");
         nn_buffer_printf(out, ",\"description\":%s", description ? description : "null");
+        put_settings(out, t);
         put_field(out, "text", v->text);
         ok = ok && (!t->pair || put_target(out, v, t));
     }

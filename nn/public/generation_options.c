@@ -165,3 +165,31 @@ mha_status nn_public_generation_setup(mha_context *ctx, nn_generation_setup *s, 
     s->beams.end = s->rules.end;
     return MHA_OK;
 }
+
+mha_status mha_generation_resolve(mha_context *ctx, mha_generation_options *options, const mha_model *model)
+{
+    mha_generation_options o = MHA_GENERATION_DEFAULTS;
+    nn_generation_setup s;
+    int32_t *ends = NULL;
+    mha_status status;
+    if (!ctx) return MHA_BAD_ARGUMENT;
+    mha_context_fail(ctx, MHA_OK, "");
+    if ((status = nn_public_need(ctx, options, "options")) || (status = nn_public_need(ctx, model, "model")) ||
+        (status = nn_public_options(ctx, &o, sizeof o, options, "MHA_GENERATION_DEFAULTS")))
+        return status;
+    status = nn_public_generation_setup(ctx, &s, &ends, nn_public_generation_config(model), &o);
+    free(ends);
+    if (status) return status;
+    o.method = s.beams.beams ? MHA_GENERATE_BEAMS : s.sample ? MHA_GENERATE_SAMPLE : MHA_GENERATE_GREEDY;
+    o.max_new_tokens = s.max_length ? 0 : s.max_new;
+    o.min_new_tokens = s.rules.min_new_tokens;
+    o.temperature = s.choice.temperature, o.top_k = s.choice.top_k;
+    o.top_p = s.choice.top_p, o.min_p = s.choice.min_p;
+    o.repetition_penalty = s.rules.repetition_penalty, o.no_repeat_ngram = s.rules.no_repeat_ngram;
+    o.beams = s.beams.beams ? s.beams.beams : 1;
+    o.length_penalty = s.beams.length_penalty;
+    o.early_stopping = (mha_early_stopping)(s.beams.early + MHA_EARLY_NO);
+    o.size = options->size; /* the caller's struct may be shorter than this library's */
+    memcpy(options, &o, options->size);
+    return MHA_OK;
+}

@@ -201,6 +201,41 @@ async function testNext(engine) {
   });
 }
 
+/* A page and the command, with the settings that both have where nobody sets any: the same seed, the same text. */
+async function expectSameStory(engine, name, prompt) {
+  mha('view', name, '--text', prompt, '-o', 'story.html');
+  const {data: {live}} = readPage('story.html'), model = engine.openText(live), {ids} = model.encode(prompt);
+  const source = readFileSync(join(web, 'write/settings.js'), 'utf8');
+  const {takeSettings, firstSettings, engineSettings} = new Function(`${source}\nreturn {takeSettings, firstSettings, engineSettings};`)();
+  takeSettings(live.settings);
+  for (const [seed, words] of [[undefined, ['--sample']], [5, ['--seed', '5']], [6, ['--seed', '6']]]) {
+    const settings = engineSettings({...firstSettings(), ...(seed === undefined ? {} : {seed})});
+    const got = generate(model, ids, {...settings, max_new_tokens: newTokens}).slice(ids.length);
+    const [{tokens}] = JSON.parse(mha('generate', name, '-p', prompt, ...words, '--tokens', String(newTokens), '--json', '--quiet')).sequences;
+    expect(got.length > 0 && got.join() === tokens.join(), `${name}, seed ${seed}: ${got}, not ${tokens}`);
+  }
+  model.close();
+  return live.settings;
+}
+
+async function testStories(engine) {
+  await test('the_command_writes_the_same_story_with_the_same_seed', async () => {
+    const plain = await expectSameStory(engine, 'letters', 'the cat saw');
+    expect(JSON.stringify(plain) === '{"temperature":1,"top_k":50,"top_p":1,"seed":0}', JSON.stringify(plain));
+    cpSync(join(folder, 'letters'), join(folder, 'told'), {recursive: true});
+    writeFileSync(join(folder, 'told/generation_config.json'), JSON.stringify({temperature: 2, top_k: 7, top_p: 0.9, repetition_penalty: 1.5}));
+    const {temperature, top_k: most, top_p: share} = await expectSameStory(engine, 'told', 'the cat saw');
+    expect(temperature === 2 && most === 7 && Math.abs(share - 0.9) < 1e-6, `${temperature}, ${most}, ${share}`);
+  });
+  if (!models) return skip('the_command_tells_the_same_story', 'set MHA_MODELS to their folder');
+  await test('the_command_tells_the_same_story', async () => {
+    mkdirSync(join(folder, 'stories'), {recursive: true});
+    cpSync(join(models, 'stories260k.safetensors'), join(folder, 'stories/stories.safetensors'));
+    cpSync(join(models, 'stories260k.tokenizer.json'), join(folder, 'stories/stories.tokenizer.json'));
+    await expectSameStory(engine, 'stories/stories.safetensors', 'Once upon a time');
+  });
+}
+
 /* ---- Tokenizers -------------------------------------------------------------------------------------------------- */
 
 /* The ids and texts that the tokenizers library gives. */
@@ -319,6 +354,7 @@ await test('pages_are_made', async () => {
 if (engine) {
   await testModels(engine);
   await testNext(engine);
+  await testStories(engine);
   await testTokenizers(engine);
   await testPages(engine);
   await testBadInput(engine);

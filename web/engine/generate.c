@@ -35,12 +35,11 @@ static int set_option(void *options, const char *key, const char *value)
     return page_fail("a setting has an unknown key");
 }
 
-/* Without settings, the model's own logits are drawn from. */
+/* What the settings do not give is as `mha generate --sample` has it. */
 static int take_settings(mha_generation_options *o, const char *settings)
 {
     *o = (mha_generation_options)MHA_GENERATION_DEFAULTS;
     o->method = MHA_GENERATE_SAMPLE;
-    o->temperature = 1, o->top_k = 0, o->top_p = 1, o->min_p = 0;
     if (page_settings(settings, set_option, o)) return -1;
     if (o->temperature == 0) o->method = MHA_GENERATE_GREEDY, o->temperature = 1;
     return 0;

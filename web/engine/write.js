@@ -3,7 +3,7 @@
 const FAILED = -1, FINISHED = -2; /* of page_generate_step */
 
 /* Settings of the next token and of generation, {temperature, top_k, top_p, min_p, repetition_penalty, seed, max_new_tokens}:
- * a temperature of 0 is the most likely token alone. */
+ * a temperature of 0 is the most likely token alone. What is not given is as `mha generate --sample` has it. */
 const settingLines = (settings) => Object.entries(settings).map(([key, value]) => `${key}=${value}`).join('\n');
 
 /* Methods of a model; `page` is its address. Ids are Int32Array, or any list of numbers. */

@@ -21,6 +21,7 @@ async function startWriting(data, mapStores) {
   if (!live) return null;
   try {
     if (live.why) throw new Error(live.why);
+    takeSettings(live.settings);
     const model = await openLive(live), first = firstText(model, live);
     const store = createStore({...first, ...firstSettings(), running: false, ended: false, result: null, tokens: null, next: null, mask: 0,
       problem: null, pointed: null});

@@ -2,6 +2,7 @@
 
 const mapNumbersMost = 2 ** 24; /* weights of all heads: 64 MB */
 const writeTokensMost = 1024;
+const ownSettings = {temperature: 1, top_k: 0, top_p: 1, min_p: 0, repetition_penalty: 1}; /* the model's own probabilities */
 
 /* How many tokens the page can show: the model's positions, and room for the maps. */
 function tokensThatFit(live, sets) {
@@ -30,7 +31,7 @@ function createReader(model, {live, sets}) {
 
   /* As the model has it, and as it is drawn. */
   function likely(row, state) {
-    const raw = model.next(row, {temperature: 1, top_k: 0, top_p: 1});
+    const raw = model.next(row, ownSettings);
     if (masks) return raw.map((one) => ({...one, raw: one.p}));
     const drawn = new Map(state.temperature ? model.next(row, engineSettings(state)).map(({id, p}) => [id, p]) : [[raw[0].id, 1]]);
     return raw.map(({id, word, p}) => ({id, word, raw: p, p: drawn.get(id) || 0}));

@@ -1,20 +1,25 @@
-/* How the next token is drawn: what can be set, and the controls for it. */
+/* How the next token is drawn: what can be set, and the controls for it. At first it is as `mha generate --sample` draws. */
 
 const writeSettings = {
-  temperature: {label: 'Temperature', first: 0.8, least: 0, most: 2, step: 0.05,
+  temperature: {label: 'Temperature', least: 0, most: 2, step: 0.05,
     words: (x) => (x ? x.toFixed(2) : 'always the likeliest'),
     about: 'Divides the logits: below 1 the likely tokens gain, above 1 the unlikely ones.'},
-  topK: {label: 'Top-k', first: 0, least: 0, most: 100, step: 1,
+  topK: {label: 'Top-k', least: 0, most: 100, step: 1,
     words: (x) => (x ? `the ${x} likeliest` : 'all'),
     about: 'Only so many of the likeliest tokens may be drawn.'},
-  topP: {label: 'Top-p', first: 1, least: 0.05, most: 1, step: 0.05,
+  topP: {label: 'Top-p', least: 0.05, most: 1, step: 0.05,
     words: (x) => (x < 1 ? `the first ${Math.round(100 * x)} %` : 'all'),
     about: 'Only the likeliest tokens that together have this probability may be drawn.'},
 };
 
 const seedMost = 999999;
 
-const firstSettings = () => ({...Object.fromEntries(Object.entries(writeSettings).map(([key, {first}]) => [key, first])), seed: 1});
+let commandSettings = {};
+
+/* Takes the settings of the command, which it wrote into the page. */
+const takeSettings = ({temperature, top_k: topK, top_p: topP, seed}) => (commandSettings = {temperature, topK, topP, seed});
+
+const firstSettings = () => commandSettings;
 
 /* As the engine reads them. */
 function engineSettings({temperature, topK, topP, seed}) {

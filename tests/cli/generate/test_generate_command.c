@@ -83,6 +83,14 @@ TEST(stop_strings_and_tokens)
     expect(strstr(it->out, "\"finish\": \"end\"") && strstr(it->out, "\"prompt_tokens\": [1, 2, 3]"), "%s", it->out);
 }
 
+TEST(a_seed_draws)
+{
+    char text[sizeof((said *)0)->out];
+    snprintf(text, sizeof text, "%s", text_of(generate("-p q --json --sample --seed 3 --min-tokens 20"), 0));
+    expect(strcmp(text, text_of(generate("-p q --json --seed 3 --min-tokens 20"), 0)) == 0, "--sample is implied");
+    expect(strcmp(text, text_of(generate("-p q --json --min-tokens 20"), 0)) != 0, "the most likely tokens");
+}
+
 TEST(beam_search)
 {
     const said *it = generate("-p abc --beams 3 --tokens 6 --json --length-penalty 0.5 --early-stopping yes");

@@ -317,6 +317,34 @@ TEST(options_come_before_the_file)
     scene_close(&s);
 }
 
+TEST(open_options_are_filled_in_from_the_file_or_defaults)
+{
+    scene s;
+    scene_open(&s, false, "{\"do_sample\": true, \"top_k\": 7, \"temperature\": 0.5, \"max_length\": 40}");
+    mha_generation_options o = MHA_GENERATION_DEFAULTS, shorter = MHA_GENERATION_DEFAULTS;
+    o.min_p = 0.25F;
+    expect(!mha_generation_resolve(s.ctx, &o, s.model), "%s", mha_context_error(s.ctx));
+    expect(o.method == MHA_GENERATE_SAMPLE && o.top_k == 7 && o.temperature == 0.5F && o.top_p == 1 && o.min_p == 0.25F,
+           "top_k %lld, temperature %g, top_p %g, min_p %g", (long long)o.top_k, (double)o.temperature, (double)o.top_p,
+           (double)o.min_p);
+    expect(o.repetition_penalty == 1 && o.no_repeat_ngram == 0 && o.beams == 1 && o.max_new_tokens == 0 &&
+               o.early_stopping == MHA_EARLY_NO && o.length_penalty == 1,
+           "the rest");
+    shorter.size = offsetof(mha_generation_options, top_p);
+    expect(!mha_generation_resolve(s.ctx, &shorter, s.model) && shorter.top_k == 7 && isnan(shorter.top_p) &&
+               shorter.size == offsetof(mha_generation_options, top_p),
+           "an older program's struct");
+    o.temperature = 0;
+    expect(mha_generation_resolve(s.ctx, &o, s.model) == MHA_BAD_ARGUMENT && o.top_k == 7, "a temperature of 0");
+    scene_close(&s);
+    scene_open(&s, false, "{}");
+    o = (mha_generation_options)MHA_GENERATION_DEFAULTS;
+    expect(!mha_generation_resolve(s.ctx, &o, s.model) && o.method == MHA_GENERATE_GREEDY && o.top_k == 50 &&
+               o.temperature == 1 && o.max_new_tokens == 256,
+           "without a file");
+    scene_close(&s);
+}
+
 TEST(beams_give_a_score_and_a_text)
 {
     for (int pair = 0; pair < 2; pair++) {
