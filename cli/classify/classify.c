@@ -32,7 +32,7 @@ static void help(void)
          "                        the folder of './dev data mnist', or else 'synthetic'\n"
          "  --heads               show the attention map of each head of a block, and what\n"
          "                        it adds to the logits of the two most likely classes\n"
-         "  --block N             the block for --heads, from 1, or 'all' (default: last)\n" INPUT_IMAGES_HELP
+         "  --block N             the block for --heads, from 0, or 'all' (default: last)\n" INPUT_IMAGES_HELP
          "  --sheet PAGE          also write the page of 'mha view' with these images\n"
          "  --format FORMAT       format of the maps: terminal (default), png or svg\n"
          "  -o FILE               output file for --format png or svg\n" CLI_HELP_COLOR MODEL_HELP_HEADS
@@ -63,7 +63,7 @@ typedef struct request {
     const char *page, *out; /* NULL if not given */
     cli_list images;
     bool heads, all_blocks, json;
-    int64_t block; /* from 1; 0 for the last */
+    int64_t block; /* -1 for the last */
     mha_when fit, invert;
     maps_format format;
     term_when when;
@@ -75,8 +75,8 @@ static bool parse_block(const cli_given *given, void *to)
     request *r = to;
     r->heads = true;
     r->all_blocks = strcmp(given->value, "all") == 0;
-    r->block = 0;
-    return r->all_blocks || cli_number(given, 1, 1000000, &r->block);
+    r->block = -1;
+    return r->all_blocks || cli_number(given, 0, 1000000, &r->block);
 }
 
 static bool parse_format(const cli_given *given, void *to)
@@ -109,7 +109,7 @@ static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
 /* The blocks whose heads are shown: from *first up to, not including, the result. */
 static int64_t blocks_of(const request *r, int64_t blocks, int64_t *first)
 {
-    *first = r->all_blocks ? 0 : (r->block ? r->block : blocks) - 1;
+    *first = r->all_blocks ? 0 : r->block >= 0 ? r->block : blocks - 1;
     return r->all_blocks ? blocks : *first + 1;
 }
 
@@ -136,7 +136,7 @@ static void print_head(const heads_view *v, int64_t block, int64_t head)
 {
     heads_focus f = heads_view_focus(v, block, head);
     const float *map = heads_view_map(v, block, head);
-    printf("\n      {\"block\": %" PRId64 ", \"head\": %" PRId64, block + 1, head + 1);
+    printf("\n      {\"block\": %" PRId64 ", \"head\": %" PRId64, block, head);
     print_number(", \"strongest\": ", f.strongest);
     printf(", \"row\": %" PRId64 ", \"column\": %" PRId64, f.row, f.column);
     print_number(", \"patches\": ", f.patches);
@@ -273,8 +273,8 @@ static bool check_request(const request *r, const mha_model_info *model)
         return cli_error("classify: --sheet is for models of grey images, %s reads %" PRId64
                          " channels; --heads shows the maps of its heads",
                          r->from.file, model->channels);
-    if (r->block <= model->blocks) return true;
-    return cli_error("classify: --block must be from 1 to %" PRId64 " for %s, not %" PRId64, model->blocks,
+    if (r->block < model->blocks) return true;
+    return cli_error("classify: --block must be from 0 to %" PRId64 " for %s, not %" PRId64, model->blocks - 1,
                      r->from.file, r->block);
 }
 
@@ -307,7 +307,7 @@ static bool classify(const request *r)
 
 int cmd_classify(int argc, char **argv)
 {
-    request r = {.images.all = calloc((size_t)argc, sizeof *r.images.all)};
+    request r = {.block = -1, .images.all = calloc((size_t)argc, sizeof *r.images.all)};
     if (!r.images.all) {
         cli_error("out of memory");
         return CLI_USAGE;

@@ -111,7 +111,7 @@ void contributions_print(const term *t, const contribution *c, const heads_view 
     for (int64_t b = first; b < end; b++)
         for (int64_t h = 0; h < heads_view_in(view, b); h++) {
             char name[64];
-            snprintf(name, sizeof name, "head %" PRId64 ".%" PRId64, b + 1, h + 1);
+            snprintf(name, sizeof name, "head %" PRId64 ".%" PRId64, b, h);
             put_line(&s, name, contribution_head(view->first[b] + h), 1, true);
         }
     put_other_heads(&s, view->first[first], view->first[end]);
@@ -144,8 +144,7 @@ void contributions_print_json(const contribution *c, const heads_view *view)
     printf(", \"heads\": [");
     for (int64_t b = 0; b < c->blocks; b++)
         for (int64_t h = 0; h < heads_view_in(view, b); h++) {
-            printf("%s\n      {\"block\": %" PRId64 ", \"head\": %" PRId64 ", \"logits\": ", b || h ? "," : "", b + 1,
-                   h + 1);
+            printf("%s\n      {\"block\": %" PRId64 ", \"head\": %" PRId64 ", \"logits\": ", b || h ? "," : "", b, h);
             put_row(c, contribution_head(view->first[b] + h));
             printf("}");
         }

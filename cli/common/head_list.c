@@ -6,7 +6,7 @@
 
 static bool malformed(const cli_given *g)
 {
-    return cli_error("%s: %s must list heads as block.head, such as 2.4,3.1, not '%s'", g->command, g->name, g->value);
+    return cli_error("%s: %s must list heads as block.head, such as 1.3,2.0, not '%s'", g->command, g->name, g->value);
 }
 
 /* Digits, without a sign or space; no number of a block or head has ten of them. */
@@ -22,18 +22,18 @@ static bool take_head(const cli_given *g, const session *s, bool *named, const c
 {
     int64_t block, head, first = 0;
     if (!take_number(at, &block) || *(*at)++ != '.' || !take_number(at, &head)) return malformed(g);
-    if (block < 1 || block > s->about.blocks)
-        return cli_error("%s: %s: there is no head %" PRId64 ".%" PRId64 ": %s has blocks 1 to %" PRId64, g->command,
-                         g->name, block, head, s->from->file, s->about.blocks);
-    int64_t heads = mha_model_attention_get(s->model, block - 1).heads;
-    if (head < 1 || head > heads)
+    if (block >= s->about.blocks)
+        return cli_error("%s: %s: there is no head %" PRId64 ".%" PRId64 ": %s has blocks 0 to %" PRId64, g->command,
+                         g->name, block, head, s->from->file, s->about.blocks - 1);
+    int64_t heads = mha_model_attention_get(s->model, block).heads;
+    if (head >= heads)
         return cli_error("%s: %s: there is no head %" PRId64 ".%" PRId64 ": block %" PRId64
-                         " of %s has heads 1 to %" PRId64,
-                         g->command, g->name, block, head, block, s->from->file, heads);
-    for (int64_t l = 0; l < block - 1; l++) first += mha_model_attention_get(s->model, l).heads;
-    if (named[first + head - 1])
+                         " of %s has heads 0 to %" PRId64,
+                         g->command, g->name, block, head, block, s->from->file, heads - 1);
+    for (int64_t l = 0; l < block; l++) first += mha_model_attention_get(s->model, l).heads;
+    if (named[first + head])
         return cli_error("%s: %s names head %" PRId64 ".%" PRId64 " twice", g->command, g->name, block, head);
-    return named[first + head - 1] = true;
+    return named[first + head] = true;
 }
 
 bool *head_list_parse(const cli_given *g, const session *s)
@@ -73,7 +73,7 @@ void head_list_print(const bool *named, const mha_model *model, int indent)
         for (int64_t h = 0; h < mha_model_attention_get(model, l).heads; h++) {
             char text[64];
             if (!named[n++]) continue;
-            int wide = snprintf(text, sizeof text, " %" PRId64 ".%" PRId64 "%s", l + 1, h + 1,
+            int wide = snprintf(text, sizeof text, " %" PRId64 ".%" PRId64 "%s", l, h,
                                 left > 2    ? ","
                                 : left == 2 ? " and"
                                             : "");

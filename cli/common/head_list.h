@@ -1,4 +1,4 @@
-/* Heads of a model as people write them: "2.4,3.1" is head 4 of block 2 and head 1 of block 3, counted from 1. */
+/* Heads of a model as people write them: "1.3,2.0" is head 3 of block 1 and head 0 of block 2, counted from 0. */
 #ifndef HEAD_LIST_H
 #define HEAD_LIST_H
 
@@ -14,7 +14,7 @@ bool *head_list_parse(const cli_given *given, const session *s);
  * Prints an error and returns false on failure. */
 bool head_list_off(bool **off, const session *s, const char *without);
 
-/* Prints "head 2.4", or "heads 2.4, 3.1 and 3.2", from column `indent` on, without a newline at the end; lines have at
+/* Prints "head 1.3", or "heads 1.3, 2.0 and 2.1", from column `indent` on, without a newline at the end; lines have at
  * most 78 columns. */
 void head_list_print(const bool *named, const mha_model *model, int indent);
 

@@ -202,7 +202,9 @@ static int unknown(const char *command, const char *word, const cli_option *opti
         for (const char *names = o->names; !is_positional(o) && count < NAMES && next_name(name[count], &names);
              count++)
             all[count] = name[count];
-    return cli_unknown_option(command, word, all);
+    char shown[NAME_MOST];
+    snprintf(shown, sizeof shown, "%.*s", (int)length, word);
+    return cli_unknown_option(command, strncmp(word, "--", 2) == 0 && length < sizeof shown ? shown : word, all);
 }
 
 /* One argument that begins with a dash, and its value, which may be the next one. Returns the exit code plus 1, or 0. */

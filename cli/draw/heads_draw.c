@@ -167,7 +167,7 @@ static void draw_head_line(const term *t, const heads_view *v, const layout *l, 
 {
     heads_focus f = heads_view_focus(v, block, head);
     char title[40];
-    snprintf(title, sizeof title, "head %lld", (long long)head + 1);
+    snprintf(title, sizeof title, "head %lld", (long long)head);
     if (line < 0) term_left(t, room, TERM_BOLD, title);
     else if (line >= v->rows * l->high) draw_words(t, room, &f, (int)(line - v->rows * l->high));
     else {
@@ -181,7 +181,7 @@ void heads_draw_block(const term *t, const heads_view *view, int64_t block, bool
 {
     layout l = layout_of(view);
     char title[80];
-    snprintf(title, sizeof title, "Block %lld of %lld", (long long)block + 1, (long long)view->blocks);
+    snprintf(title, sizeof title, "Block %lld, of 0 to %lld", (long long)block, (long long)view->blocks - 1);
     spaces(INDENT);
     term_left(t, 0, TERM_BOLD, title);
     printf("  %s\n", mean ? "mean attention of the patches" : "attention of the class token");
@@ -240,13 +240,13 @@ static void draw_blocks(const term *t, const heads_view *v, const small *s, int6
     char name[40];
     spaces(INDENT + LABEL);
     for (int64_t b = first; b < end; b++) {
-        snprintf(name, sizeof name, v->blocks < 10 ? "block %lld" : "b. %lld", (long long)b + 1);
+        snprintf(name, sizeof name, v->blocks < 10 ? "block %lld" : "b. %lld", (long long)b);
         term_left(t, b + 1 < end ? field : 0, TERM_FAINT, name);
     }
     printf("\n");
     for (int64_t h = 0; h < v->heads; h++) {
         for (int64_t line = 0; line < s->lines; line++) {
-            snprintf(name, sizeof name, "head %lld", (long long)h + 1);
+            snprintf(name, sizeof name, "head %lld", (long long)h);
             spaces(INDENT);
             term_left(t, LABEL, TERM_FAINT, line ? "" : name);
             for (int64_t b = first; b < end; b++) {

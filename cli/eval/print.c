@@ -229,8 +229,7 @@ static void put_off(const eval_setting *set)
     printf(", \"without\": [");
     for (int64_t l = 0; set->off && l < set->about.blocks; l++)
         for (int64_t h = 0; h < mha_model_attention_get(set->model, l).heads; h++)
-            if (set->off[n++])
-                printf("%s{\"block\": %" PRId64 ", \"head\": %" PRId64 "}", named++ ? ", " : "", l + 1, h + 1);
+            if (set->off[n++]) printf("%s{\"block\": %" PRId64 ", \"head\": %" PRId64 "}", named++ ? ", " : "", l, h);
     printf("]");
 }
 

@@ -138,8 +138,8 @@ static void put_off(nn_buffer *out, const session *of, const bool *off)
     for (int64_t l = 0; off && l < of->about.blocks; l++)
         for (int64_t h = 0; h < mha_model_attention_get(of->model, l).heads; h++)
             if (off[n++])
-                nn_buffer_printf(out, "%s{\"block\": %lld, \"head\": %lld}", named++ ? ", " : "", (long long)l + 1,
-                                 (long long)h + 1);
+                nn_buffer_printf(out, "%s{\"block\": %lld, \"head\": %lld}", named++ ? ", " : "", (long long)l,
+                                 (long long)h);
     nn_buffer_puts(out, "]");
 }
 

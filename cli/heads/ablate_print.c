@@ -72,7 +72,7 @@ static void put_title(const term *t, const ablation *a, const survey *s, const h
 static void put_head_name(const survey *s, int64_t n, int width)
 {
     char name[48];
-    snprintf(name, sizeof name, "%" PRId64 ".%" PRId64, s->heads[n].block + 1, s->heads[n].head + 1);
+    snprintf(name, sizeof name, "%" PRId64 ".%" PRId64, s->heads[n].block, s->heads[n].head);
     printf("%*s", width, name);
 }
 
@@ -137,12 +137,12 @@ static void put_block(const ablation *a, const survey *s, int64_t l)
 {
     char names[100];
     int64_t first = a->pairs[2 * l], second = a->pairs[2 * l + 1];
-    printf("%*s%*" PRId64, INDENT, "", HEAD, l + 1);
+    printf("%*s%*" PRId64, INDENT, "", HEAD, l);
     put_score(a, ablation_at(a, ABLATION_BLOCK, l));
     put_sum(a, s, ABLATION_BLOCK, l);
     if (first >= 0) {
-        snprintf(names, sizeof names, "%" PRId64 ".%" PRId64 " %" PRId64 ".%" PRId64, l + 1, s->heads[first].head + 1,
-                 l + 1, s->heads[second].head + 1);
+        snprintf(names, sizeof names, "%" PRId64 ".%" PRId64 " %" PRId64 ".%" PRId64, l, s->heads[first].head, l,
+                 s->heads[second].head);
         printf("%*s", PAIR, names);
         put_points(DROP, ablation_drop(a, ablation_at(a, ABLATION_PAIR, l)));
         put_sum(a, s, ABLATION_PAIR, l);
@@ -275,7 +275,7 @@ static void put_json_score(nn_buffer *out, const char *before, const ablation *a
 static void put_json_head(nn_buffer *out, const ablation *a, const survey *s, int64_t n)
 {
     const mha_survey_head *h = &s->heads[n];
-    nn_buffer_printf(out, "%s\n  {\"block\": %" PRId64 ", \"head\": %" PRId64, n ? "," : "", h->block + 1, h->head + 1);
+    nn_buffer_printf(out, "%s\n  {\"block\": %" PRId64 ", \"head\": %" PRId64, n ? "," : "", h->block, h->head);
     put_number(out, ", \"importance\": ", h->importance);
     put_json_score(out, ",\n   \"off\": ", a, ablation_at(a, ABLATION_OFF, n));
     put_json_score(out, ",\n   \"alone\": ", a, ablation_at(a, ABLATION_ALONE, n));
@@ -285,15 +285,15 @@ static void put_json_head(nn_buffer *out, const ablation *a, const survey *s, in
 static void put_json_block(nn_buffer *out, const ablation *a, const survey *s, int64_t l)
 {
     int64_t first = a->pairs[2 * l], second = a->pairs[2 * l + 1];
-    nn_buffer_printf(out, "%s\n  {\"block\": %" PRId64, l ? "," : "", l + 1);
+    nn_buffer_printf(out, "%s\n  {\"block\": %" PRId64, l ? "," : "", l);
     put_json_score(out, ",\n   \"off\": ", a, ablation_at(a, ABLATION_BLOCK, l));
     put_number(out, ",\n   \"sum_of_drops\": ", ablation_sum(a, s, ABLATION_BLOCK, l));
     if (first < 0) {
         nn_buffer_puts(out, ", \"pair\": null}");
         return;
     }
-    nn_buffer_printf(out, ",\n   \"pair\": {\"heads\": [%" PRId64 ", %" PRId64 "]", s->heads[first].head + 1,
-                     s->heads[second].head + 1);
+    nn_buffer_printf(out, ",\n   \"pair\": {\"heads\": [%" PRId64 ", %" PRId64 "]", s->heads[first].head,
+                     s->heads[second].head);
     put_json_score(out, ", \"off\": ", a, ablation_at(a, ABLATION_PAIR, l));
     put_number(out, ", \"sum_of_drops\": ", ablation_sum(a, s, ABLATION_PAIR, l));
     nn_buffer_puts(out, "}}");

@@ -99,7 +99,7 @@ static void help_json(void)
          "{heads, off: SCORE, sum_of_drops}}]}, where SCORE is {accuracy, loss, recall:\n"
          "[class]}, a drop is a difference of accuracies, and sums are those of drops of\n"
          "single heads; the survey then uses 400 images, or more for importance.\n"
-         "Blocks, heads and twins count from 1; a twin is the most similar head of the\n"
+         "Blocks, heads and twins count from 0; a twin is the most similar head of the\n"
          "same block. With --roles also roles: {images, shuffles, level, heads: [{block,\n"
          "head, words, by_position, patches, class_token (a role or null: the best named\n"
          "one), scores: [{role, queries (patches or class_token), score, lift, variation,\n"

@@ -20,7 +20,7 @@ static void put_nearest(nn_buffer *out, const mha_survey_head *h)
         put_number(out, "cosine", NAN);
         return;
     }
-    nn_buffer_printf(out, ", \"twin\": %" PRId64, h->nearest + 1);
+    nn_buffer_printf(out, ", \"twin\": %" PRId64, h->nearest);
     put_number(out, "divergence", h->divergence);
     put_number(out, "cosine", h->cosine);
 }
@@ -32,7 +32,7 @@ static void put_head(nn_buffer *out, const mha_survey_head *h)
                            "next",    "first",     "place",   "position", "content"};
     const double numbers[] = {h->entropy, h->effective, h->largest, h->distance, h->self,   h->previous,
                               h->next,    h->first,     h->place,   h->position, h->content};
-    nn_buffer_printf(out, "\n  {\"block\": %" PRId64 ", \"head\": %" PRId64, h->block + 1, h->head + 1);
+    nn_buffer_printf(out, "\n  {\"block\": %" PRId64 ", \"head\": %" PRId64, h->block, h->head);
     for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++) put_number(out, names[n], numbers[n]);
     put_number(out, "importance", h->importance);
     nn_buffer_printf(out, ", \"words\": %s", nn_json_quote(quoted, sizeof quoted, h->words));

@@ -6,7 +6,7 @@
  *                 "divergence", "cosine"}, ...],
  *      "pairs": [a matrix of divergences for each block]}
  *
- * Blocks, heads and twins count from 1. Without a twin, divergence and cosine are null. */
+ * Blocks, heads and twins count from 0. Without a twin, divergence and cosine are null. */
 #ifndef HEADS_JSON_H
 #define HEADS_JSON_H
 

@@ -106,7 +106,7 @@ static void put_line(const term *t, const session *s, const result *r, int64_t r
               : back ? "to dependent"
                      : "to its head");
     printf("%*" PRId64, LINKS, one.links);
-    snprintf(text, sizeof text, "%" PRId64 ".%" PRId64, block + 1, head + 1);
+    snprintf(text, sizeof text, "%" PRId64 ".%" PRId64, block, head);
     term_right(t, HEAD, TERM_PLAIN, text);
     snprintf(text, sizeof text, "%.1f %%", 100 * score);
     term_right(t, SCORE, score >= fixed + 0.1 ? TERM_BOLD : TERM_PLAIN, text);
@@ -181,8 +181,7 @@ static void put_relation(nn_buffer *out, const session *s, const result *r, int6
     nn_buffer_printf(out, "\n  {\"relation\": %s, \"direction\": \"%s\", \"links\": %" PRId64,
                      nn_json_quote(quoted, sizeof quoted, r->file.relations[relation]), back ? "back" : "forth",
                      one.links);
-    nn_buffer_printf(out, ", \"block\": %" PRId64 ", \"head\": %" PRId64 ", \"hits\": %" PRId64, block + 1, head + 1,
-                     one.hits);
+    nn_buffer_printf(out, ", \"block\": %" PRId64 ", \"head\": %" PRId64 ", \"hits\": %" PRId64, block, head, one.hits);
     nn_buffer_printf(out, ", \"offset\": %" PRId64 ", \"offset_hits\": %" PRId64 ", \"heads\": [", one.offset,
                      one.offset_hits);
     for (int64_t n = 0; n < r->heads; n++)

@@ -6,7 +6,7 @@
  *                 "scores": [{"role": "ink", "queries": "patches" or "class_token", "score", "lift", "variation", "z",
  *                             "p", "p_alone", "named": true}, ...]}, ...]}
  *
- * Blocks and heads count from 1. */
+ * Blocks and heads count from 0. */
 #ifndef HEADS_ROLES_H
 #define HEADS_ROLES_H
 

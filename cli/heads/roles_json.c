@@ -41,7 +41,7 @@ static void put_head(nn_buffer *out, const roles *r, int64_t head)
 {
     const mha_role_score *any = roles_score(r, head, 0, 0);
     const char *before = "";
-    nn_buffer_printf(out, "\n  {\"block\": %" PRId64 ", \"head\": %" PRId64, any->block + 1, any->head + 1);
+    nn_buffer_printf(out, "\n  {\"block\": %" PRId64 ", \"head\": %" PRId64, any->block, any->head);
     put_words(out, r, head);
     put_key(out, "by_position", mha_roles_best(r->of, head, MHA_ROLE_FROM_PATCHES, true));
     put_key(out, "patches", mha_roles_best(r->of, head, MHA_ROLE_FROM_PATCHES, false));

@@ -33,7 +33,7 @@ static void put_head(const term *t, const roles *r, int64_t head)
 {
     char name[48];
     const mha_role_score *any = roles_score(r, head, 0, 0);
-    snprintf(name, sizeof name, "%" PRId64 ".%" PRId64, any->block + 1, any->head + 1);
+    snprintf(name, sizeof name, "%" PRId64 ".%" PRId64, any->block, any->head);
     printf("%*s", INDENT, "");
     term_left(t, HEAD, TERM_PLAIN, name);
     put_role(t, r, head, 0, true);
@@ -86,8 +86,7 @@ static void put_line(const term *t, const roles *r, int64_t role)
     int from = 0;
     int64_t named;
     const mha_role_score *s = find_best(r, role, &from, &named);
-    snprintf(name, sizeof name, "%" PRId64 ".%" PRId64 " (%s)", s->block + 1, s->head + 1,
-             from ? "class token" : "patches");
+    snprintf(name, sizeof name, "%" PRId64 ".%" PRId64 " (%s)", s->block, s->head, from ? "class token" : "patches");
     printf("%*s", INDENT, "");
     term_left(t, ROLE, named ? TERM_BOLD : TERM_FAINT, mha_role_name(role));
     term_left(t, BEST, named ? TERM_PLAIN : TERM_FAINT, name);

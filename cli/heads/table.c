@@ -90,9 +90,8 @@ static void put_nearest(const term *t, const mha_survey_head *h)
 {
     char text[40];
     if (h->nearest < 0) return;
-    if (h->alike)
-        snprintf(text, sizeof text, h->nearest < 9 ? "like head %" PRId64 : "like h. %" PRId64, h->nearest + 1);
-    else snprintf(text, sizeof text, "%" PRId64 " (%.2f)", h->nearest + 1, h->divergence);
+    if (h->alike) snprintf(text, sizeof text, h->nearest < 10 ? "like head %" PRId64 : "like h. %" PRId64, h->nearest);
+    else snprintf(text, sizeof text, "%" PRId64 " (%.2f)", h->nearest, h->divergence);
     term_left(t, 0, h->alike ? TERM_BOLD : TERM_FAINT, text);
 }
 
@@ -107,7 +106,7 @@ static void put_importance(double importance, double most)
 
 static void put_head(const term *t, const mha_survey_head *h, double most)
 {
-    printf("%*s%*" PRId64 "%*" PRId64 "%*s", INDENT, "", BLOCK, h->block + 1, HEAD, h->head + 1, GAP, "");
+    printf("%*s%*" PRId64 "%*" PRId64 "%*s", INDENT, "", BLOCK, h->block, HEAD, h->head, GAP, "");
     term_left(t, WORDS, TERM_BOLD, h->words);
     printf("%*.2f%*.2f", ENTROPY, h->entropy, DISTANCE, h->distance);
     put_importance(h->importance, most);

@@ -63,7 +63,7 @@ static void put_bar(const term *t, double share)
 
 static void put_head(const term *t, const mha_text_head *h, double loss, double all, double most)
 {
-    printf("%*s%*" PRId64 "%*" PRId64 "%*s", INDENT, "", BLOCK, h->block + 1, HEAD, h->head + 1, GAP, "");
+    printf("%*s%*" PRId64 "%*" PRId64 "%*s", INDENT, "", BLOCK, h->block, HEAD, h->head, GAP, "");
     term_left(t, WORDS, TERM_PLAIN, h->words);
     printf("%*.4f%+*.4f%*.3f", LOSS, loss, CHANGE, loss - all, PERPLEXITY, exp(loss));
     put_bar(t, most > 0 ? (loss - all) / most : 0);
@@ -113,8 +113,8 @@ void text_ablation_json(nn_buffer *out, const text_ablation *a, const text_surve
     put_score(out, &a->scores[0]);
     nn_buffer_puts(out, ",\n \"heads\": [");
     for (int64_t n = 0; n < a->heads; n++) {
-        nn_buffer_printf(out, "%s\n  {\"block\": %" PRId64 ", \"head\": %" PRId64 ", ", n ? "," : "",
-                         s->heads[n].block + 1, s->heads[n].head + 1);
+        nn_buffer_printf(out, "%s\n  {\"block\": %" PRId64 ", \"head\": %" PRId64 ", ", n ? "," : "", s->heads[n].block,
+                         s->heads[n].head);
         put_score(out, &a->scores[n + 1]);
     }
     nn_buffer_puts(out, "]}");

@@ -27,7 +27,7 @@ static void put_head(nn_buffer *out, const mha_text_head *h)
                      h->cross     ? "cross"
                      : h->decoder ? "decoder"
                                   : "encoder",
-                     h->block + 1, h->head + 1);
+                     h->block, h->head);
     for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++) put_number(out, numbers[n].name, numbers[n].x);
     nn_buffer_printf(out, ", \"words\": %s}", nn_json_quote(quoted, sizeof quoted, h->words));
 }

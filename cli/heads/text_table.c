@@ -129,7 +129,7 @@ static void put_names(const term *t, const mha_text_head *h, bool pair)
 
 static void put_head(const term *t, const mha_text_head *h)
 {
-    printf("%*s%*" PRId64 "%*" PRId64 "%*s", INDENT, "", BLOCK, h->block + 1, HEAD, h->head + 1, GAP, "");
+    printf("%*s%*" PRId64 "%*" PRId64 "%*s", INDENT, "", BLOCK, h->block, HEAD, h->head, GAP, "");
     term_left(t, WORDS, strncmp(h->words, "induction", 9) == 0 ? TERM_BOLD : TERM_PLAIN, h->words);
     for (int c = 0; c < COLUMNS; c++) put_value(t, &columns_of(h)[c], value_of(h, &columns_of(h)[c]));
     printf("\n");

@@ -24,7 +24,7 @@ static void fill_head(maps_panel *p, float *at, double *view, const survey *s, i
     for (int64_t j = 0; j < patches; j++) at[j] = (float)view[j];
     for (int64_t c = 0; c < T * T; c++) at[patches + c] = (float)mha_survey_map(s->of, n)[c];
     *p = (maps_panel){.map = {{at, s->info.rows, s->info.columns}, {at + patches, T, T}}, .starts_row = h->head == 0};
-    snprintf(p->title, sizeof p->title, "block %" PRId64 ", head %" PRId64, h->block + 1, h->head + 1);
+    snprintf(p->title, sizeof p->title, "block %" PRId64 ", head %" PRId64, h->block, h->head);
     snprintf(p->note, sizeof p->note, "%s", h->words);
 }
 
@@ -70,7 +70,7 @@ static void fill_image(maps_panel *panels, int64_t *at, const maps_image *one, i
         heads_focus f = heads_view_focus(v, block, h);
         *p = (maps_panel){.map = {{heads_view_map(v, block, h), v->rows, v->columns}}, .starts_row = h == 0};
         if (h == 0 && named) snprintf(p->heading, sizeof p->heading, "%s: predicted %d", one->name, v->best);
-        snprintf(p->title, sizeof p->title, "block %" PRId64 ", head %" PRId64, block + 1, h + 1);
+        snprintf(p->title, sizeof p->title, "block %" PRId64 ", head %" PRId64, block, h);
         snprintf(p->note, sizeof p->note, "about %.0f patch%s", f.patches, f.patches < 1.5 ? "" : "es");
     }
 }

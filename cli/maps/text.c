@@ -36,7 +36,7 @@ static void fill(maps_panel *p, float **at, const mha_text_survey *survey, int64
     *p = (maps_panel){.starts_row = h->head == 0};
     p->map[0] = h->cross && audio ? pooled(at, map, queries, keys) : part_of(at, map, queries, keys, SHOWN);
     if (repeat) p->map[1] = part_of(at, repeat, tokens, tokens, REPEATED);
-    snprintf(p->title, sizeof p->title, "block %" PRId64 ", head %" PRId64, h->block + 1, h->head + 1);
+    snprintf(p->title, sizeof p->title, "block %" PRId64 ", head %" PRId64, h->block, h->head);
     snprintf(p->note, sizeof p->note, "%s", h->words);
     if (h->head == 0 && h->block == 0)
         snprintf(p->heading, sizeof p->heading, "%s",

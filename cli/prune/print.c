@@ -55,7 +55,7 @@ static void draw(const prune_report *s)
     }
 }
 
-/* "2.4 5.1", counted from 1; "+N" for those that do not fit. */
+/* "1.3 4.0", counted from 0; "+N" for those that do not fit. */
 static void list_gone(char out[80], const prune_report *s, const prune_entry *e, size_t room)
 {
     size_t used = 0;
@@ -63,7 +63,7 @@ static void list_gone(char out[80], const prune_report *s, const prune_entry *e,
     for (int64_t i = 0; i < e->round.gone_count; i++) {
         char word[48];
         place p = place_of(s, e->gone[i]);
-        int length = snprintf(word, sizeof word, "%s%" PRId64 ".%" PRId64, used ? " " : "", p.block + 1, p.head + 1);
+        int length = snprintf(word, sizeof word, "%s%" PRId64 ".%" PRId64, used ? " " : "", p.block, p.head);
         if (used + (size_t)length > room - (i + 1 < e->round.gone_count ? 5 : 0)) {
             snprintf(out + used, 80 - used, " +%" PRId64, e->round.gone_count - i);
             return;
@@ -120,8 +120,8 @@ static void put_numbers(const prune_report *s)
         for (int64_t h = 0, now = 0; h < s->block_heads[l]; h++) {
             if (is_gone(s, l, h)) continue;
             if (now++ == h) continue;
-            printf("  heads are renumbered within a block: %" PRId64 ".%" PRId64 " is now %" PRId64 ".%" PRId64 "\n",
-                   l + 1, h + 1, l + 1, now);
+            printf("  heads are renumbered within a block: %" PRId64 ".%" PRId64 " is now %" PRId64 ".%" PRId64 "\n", l,
+                   h, l, now - 1);
             return;
         }
     puts("  heads are renumbered within a block; here all keep their numbers");
@@ -153,7 +153,7 @@ static void put_round(const prune_report *s, const prune_entry *e)
     printf("    {\"round\": %" PRId64 ", \"heads\": %" PRId64 ", \"gone\": [", e->round.number, e->round.heads);
     for (int64_t i = 0; i < e->round.gone_count; i++) {
         place p = place_of(s, e->gone[i]);
-        printf("%s{\"block\": %" PRId64 ", \"head\": %" PRId64 "}", i ? ", " : "", p.block + 1, p.head + 1);
+        printf("%s{\"block\": %" PRId64 ", \"head\": %" PRId64 "}", i ? ", " : "", p.block, p.head);
     }
     put_score("], \"cut\": ", &e->round.cut);
     put_score(", \"learnt\": ", &e->round.tuned);

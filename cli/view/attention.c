@@ -154,10 +154,10 @@ static void describe_row(char *out, size_t room, const view_weights *w, int64_t 
 {
     int64_t map = row / w->queries;
     char outer[40] = "", head[40] = "";
-    if (w->axes->outer) snprintf(outer, sizeof outer, "%s %" PRId64 ", ", w->axes->outer, map / w->heads + 1);
-    if (w->axes->heads) snprintf(head, sizeof head, "head %" PRId64 ", ", map % w->heads + 1);
-    snprintf(out, room, "%s: %s: %s%srow %" PRId64 " (counted from 1)", w->path, w->name, outer, head,
-             row % w->queries + 1);
+    if (w->axes->outer) snprintf(outer, sizeof outer, "%s %" PRId64 ", ", w->axes->outer, map / w->heads);
+    if (w->axes->heads) snprintf(head, sizeof head, "head %" PRId64 ", ", map % w->heads);
+    snprintf(out, room, "%s: %s: %s%srow %" PRId64 " (counted from 0)", w->path, w->name, outer, head,
+             row % w->queries);
 }
 
 /* Whether it is a valid row of weights; prints an error if not. */
@@ -170,7 +170,7 @@ static bool check_row(const view_weights *w, const float *x, int64_t row, double
         if (isfinite(x[j]) && x[j] >= 0) continue;
         describe_row(where, sizeof where, w, row);
         return cli_error("%s has %g for key %" PRId64 "; weights must be finite and not negative", where, (double)x[j],
-                         j + 1);
+                         j);
     }
     if (sum == 0 || fabs(sum - 1) <= within) return true;
     describe_row(where, sizeof where, w, row);

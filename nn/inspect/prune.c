@@ -40,7 +40,7 @@ static mha_layer **cut_layers(mha_context *ctx, const nn_description *d, const f
         layers[part.block] = cut_layer(ctx, d, part.block, (float *)(uintptr_t)(parameters + part.first), keep);
         keep += nn_blocks_heads(&d->encoder.blocks, part.block);
         if (layers[part.block]) continue;
-        snprintf(error, error_size, "block %lld: %s", (long long)part.block + 1, mha_context_error(ctx));
+        snprintf(error, error_size, "block %lld: %s", (long long)part.block, mha_context_error(ctx));
         free_layers(layers, depth);
         layers = NULL;
     }
@@ -199,7 +199,7 @@ static bool weigh(run *r)
     for (int64_t n = 0; n < r->heads; n++)
         if (!isfinite(r->worth[n])) {
             snprintf(r->error, r->error_size, "the importance of head %lld of block %lld is not finite",
-                     (long long)r->origins[n].head + 1, (long long)r->origins[n].block + 1);
+                     (long long)r->origins[n].head, (long long)r->origins[n].block);
             return false;
         }
     return true;

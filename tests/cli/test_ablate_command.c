@@ -79,21 +79,21 @@ TEST(eval_without_heads)
     static const bool off[HEADS] = {false, true, true, false, false};
     if (!prepare()) return;
     truth want = ask(off, SMALL_TEST), all = ask((const bool[HEADS]){false}, SMALL_TEST);
-    const said *it = command("LC_ALL=C", "eval m.safetensors --data d --without 2.1,1.2 --json");
+    const said *it = command("LC_ALL=C", "eval m.safetensors --data d --without 1.0,0.1 --json");
     double got = strtod(json_field(it->out, "loss"), NULL), named[8];
     expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
     expect(fabs(got - want.loss) < 1e-4 && fabs(got - all.loss) > 1e-3, "loss %g, not %g", got, want.loss);
     expect(fabs(strtod(json_field(it->out, "accuracy"), NULL) - want.accuracy) < 1e-6, "accuracy %s",
            json_field(it->out, "accuracy"));
-    expect(numbers_of(json_field(it->out, "without"), named, 8) == 4 && named[0] == 1 && named[1] == 2 &&
-               named[2] == 2 && named[3] == 1,
+    expect(numbers_of(json_field(it->out, "without"), named, 8) == 4 && named[0] == 0 && named[1] == 1 &&
+               named[2] == 1 && named[3] == 0,
            "without %s", json_field(it->out, "without"));
-    it = command("LC_ALL=C", "eval m.safetensors --data d --without 2.1,1.2");
-    expect(strstr(it->out, "\n  without    heads 1.2 and 2.1\n") && !strstr(it->out, "classify"), "%.400s", it->out);
-    it = command("LC_ALL=C", "eval m.safetensors --data d --without=2.3");
-    expect(strstr(it->out, "\n  without    head 2.3\n") != NULL, "%.400s", it->out);
-    it = command("LC_ALL=C", "eval m.safetensors --data d --without 1.1,1.2,2.1,2.2,2.3");
-    expect(strstr(it->out, "\n  without    heads 1.1, 1.2, 2.1, 2.2 and 2.3\n") != NULL, "%.400s", it->out);
+    it = command("LC_ALL=C", "eval m.safetensors --data d --without 1.0,0.1");
+    expect(strstr(it->out, "\n  without    heads 0.1 and 1.0\n") && !strstr(it->out, "classify"), "%.400s", it->out);
+    it = command("LC_ALL=C", "eval m.safetensors --data d --without=1.2");
+    expect(strstr(it->out, "\n  without    head 1.2\n") != NULL, "%.400s", it->out);
+    it = command("LC_ALL=C", "eval m.safetensors --data d --without 0.0,0.1,1.0,1.1,1.2");
+    expect(strstr(it->out, "\n  without    heads 0.0, 0.1, 1.0, 1.1 and 1.2\n") != NULL, "%.400s", it->out);
     it = command("LC_ALL=C", "eval m.safetensors --data d --json");
     expect(strcmp(json_field(it->out, "without"), "[]") == 0, "%s", json_field(it->out, "without"));
 }
@@ -102,14 +102,14 @@ TEST(eval_without_heads)
 TEST(a_long_list_fits_the_screen)
 {
     small_vit many;
-    char line[600] = "eval many.safetensors --data d --without 1.1";
+    char line[600] = "eval many.safetensors --data d --without 0.0";
     nn_description config = small_config();
     if (!prepare()) return;
     config.encoder.blocks.heads = 24, config.encoder.blocks.head_width = 2;
-    for (int h = 2; h <= 24; h++) snprintf(line + strlen(line), 8, ",1.%d", h);
+    for (int h = 1; h < 24; h++) snprintf(line + strlen(line), 8, ",0.%d", h);
     if (small_make(&many, &config, "many.safetensors")) {
         const said *it = command("LC_ALL=C", line);
-        expect(strstr(it->out, ",\n             1.12, ") && strstr(it->out, " 1.23 and 1.24\n") &&
+        expect(strstr(it->out, ",\n             0.11, ") && strstr(it->out, " 0.22 and 0.23\n") &&
                    widest_columns(it->out) <= 80,
                "%d columns: %.400s", widest_columns(it->out), it->out);
     }
@@ -118,25 +118,25 @@ TEST(a_long_list_fits_the_screen)
 
 TEST(bad_lists_of_heads_are_one_line)
 {
-    static const char *const malformed[] = {"2",    ".",    "2.",    "2.1,", ",2.1", "2.1,,1.1", "2.1 1.1",      "a.b",
-                                            "2.-1", "-1.2", "2.1.1", "2,1",  "+2.1", "2.1x",     "12345678901.1"};
+    static const char *const malformed[] = {"1",    ".",    "1.",    "1.0,", ",1.0", "1.0,,0.0", "1.0 0.0",      "a.b",
+                                            "1.-1", "-1.2", "1.0.0", "1,0",  "+1.0", "1.0x",     "12345678901.1"};
     char args[200], says[300];
     if (!prepare()) return;
     for (size_t n = 0; n < sizeof malformed / sizeof *malformed; n++) {
         snprintf(args, sizeof args, "eval m.safetensors --data d --without '%s'", malformed[n]);
-        snprintf(says, sizeof says, "eval: --without must list heads as block.head, such as 2.4,3.1, not '%s'",
+        snprintf(says, sizeof says, "eval: --without must list heads as block.head, such as 1.3,2.0, not '%s'",
                  malformed[n]);
         REFUSE(args, says);
     }
-    REFUSE("eval m.safetensors --data d --without 3.1",
-           "eval: --without: there is no head 3.1: m.safetensors has blocks 1 to 2");
-    REFUSE("eval m.safetensors --data d --without 0.1",
-           "eval: --without: there is no head 0.1: m.safetensors has blocks 1 to 2");
-    REFUSE("eval m.safetensors --data d --without 1.3",
-           "eval: --without: there is no head 1.3: block 1 of m.safetensors has heads 1 to 2");
     REFUSE("eval m.safetensors --data d --without 2.0",
-           "eval: --without: there is no head 2.0: block 2 of m.safetensors has heads 1 to 3");
-    REFUSE("eval m.safetensors --data d --without 2.1,1.1,2.1", "eval: --without names head 2.1 twice");
+           "eval: --without: there is no head 2.0: m.safetensors has blocks 0 to 1");
+    REFUSE("eval m.safetensors --data d --without 9999999999.1",
+           "eval: --without: there is no head 9999999999.1: m.safetensors has blocks 0 to 1");
+    REFUSE("eval m.safetensors --data d --without 0.2",
+           "eval: --without: there is no head 0.2: block 0 of m.safetensors has heads 0 to 1");
+    REFUSE("eval m.safetensors --data d --without 1.3",
+           "eval: --without: there is no head 1.3: block 1 of m.safetensors has heads 0 to 2");
+    REFUSE("eval m.safetensors --data d --without 1.0,0.0,1.0", "eval: --without names head 1.0 twice");
     REFUSE("eval m.safetensors --data d --without", "eval: --without needs a value; see 'mha eval --help'");
     REFUSE("eval m.safetensors --data d --without ''", "eval: --without needs a value; see 'mha eval --help'");
 }
@@ -207,7 +207,7 @@ TEST(ablation_has_the_scores_of_the_model_without_heads)
         expect_score(&at, "off", off, SMALL_TEST);
         at = at ? strstr(at, "\"pair\": {\"heads\": ") : NULL;
         if (!expect(at && numbers_of(at, heads, 2) == 2, "no pair of block %d", l + 1)) return;
-        for (int k = 0; k < 2; k++) pair[2 * l + (int)heads[k] - 1] = true;
+        for (int k = 0; k < 2; k++) pair[2 * l + (int)heads[k]] = true;
         expect(heads[0] < heads[1], "heads %g and %g", heads[0], heads[1]);
         expect_score(&at, "off", pair, SMALL_TEST);
     }
@@ -256,8 +256,8 @@ TEST(the_tables_fit_the_screen)
     for (size_t n = 0; n < sizeof words / sizeof *words; n++) expect(strstr(it->out, words[n]), "no '%s'", words[n]);
     expect(widest_columns(it->out) <= 80 && !strchr(it->out, '\x1b'), "%d columns", widest_columns(it->out));
     int lines = 0;
-    for (const char *at = it->out; (at = strstr(at, "\n     2.3 ")); at++) lines++;
-    expect(lines == 3, "head 2.3 has %d lines", lines);
+    for (const char *at = it->out; (at = strstr(at, "\n     1.2 ")); at++) lines++;
+    expect(lines == 3, "head 1.2 has %d lines", lines);
     it = command("LC_ALL=C.UTF-8 COLORTERM=truecolor", "heads m.safetensors --data d --ablate --color always");
     char *plain = strdup(it->out);
     if (plain) expect(widest_columns(strip(plain)) <= 80, "%d columns", widest_columns(plain));
@@ -354,14 +354,14 @@ TEST(contributions_are_printed)
     const said *it = command("LC_ALL=C", "classify m.safetensors 3 --data d --heads");
     const char *table = strstr(it->out, "Added to the logits");
     if (!expect(table, "no table")) return;
-    expect(strstr(table, "\n  head 2.3 ") && !strstr(table, "\n  head 1.1 ") && strstr(table, "heads of other blocks"),
+    expect(strstr(table, "\n  head 1.2 ") && !strstr(table, "\n  head 0.0 ") && strstr(table, "heads of other blocks"),
            "%s", table);
     expect(strstr(table, "\n  MLPs ") && strstr(table, "\n  embedding ") && strstr(table, "\n  biases ") &&
                strstr(table, "\n  logit "),
            "%s", table);
     expect(widest_columns(it->out) <= 80, "%d columns", widest_columns(it->out));
     it = command("LC_ALL=C", "classify m.safetensors 3 --data d --block all");
-    expect(strstr(it->out, "\n  head 1.1 ") && strstr(it->out, "\n  head 2.3 ") &&
+    expect(strstr(it->out, "\n  head 0.0 ") && strstr(it->out, "\n  head 1.2 ") &&
                !strstr(it->out, "heads of other blocks"),
            "not all heads");
     it = command("", "classify m.safetensors 3 4 --data d --heads");

@@ -112,7 +112,7 @@ static void expect_heads(const char *file, const small_vit *v, const char *block
         double sum = 0, entropy = 0;
         heads = strchr(heads, '{');
         if (!expect(heads && numbers_of(heads, got, KEYS + PATCHES) == KEYS + PATCHES, "head %d is missing", n)) return;
-        expect(got[0] == first + n / HEADS + 1 && got[1] == n % HEADS + 1, "block %g head %g", got[0], got[1]);
+        expect(got[0] == first + n / HEADS && got[1] == n % HEADS, "block %g head %g", got[0], got[1]);
         for (int j = 0; j < PATCHES; j++) {
             double want = (double)map[1 + j];
             for (int i = 0; pool && i < PATCHES; i++) want = (i ? want : 0) + (double)map[i * PATCHES + j] / PATCHES;
@@ -134,9 +134,9 @@ TEST(maps_are_those_of_the_heads)
 {
     if (!prepare()) return;
     expect_heads("m.safetensors", &cls, "", 1, 1);
-    expect_heads("m.safetensors", &cls, "--block 1", 0, 1);
+    expect_heads("m.safetensors", &cls, "--block 0", 0, 1);
     expect_heads("m.safetensors", &cls, "--block all", 0, 2);
-    expect_heads("mean.safetensors", &mean, "--block 2", 1, 1);
+    expect_heads("mean.safetensors", &mean, "--block 1", 1, 1);
     expect_heads("mean.safetensors", &mean, "--block=all", 0, 2);
 }
 
@@ -246,8 +246,8 @@ TEST(what_is_drawn_fits_the_screen)
         strip(it->out);
         expect(widest_columns(it->out) <= 80, "%s: %d columns", terminals[i], widest_columns(it->out));
         expect(count_of(it->out, "predicted ") == 2 && count_of(it->out, "label 2: ") == 1, "%s", it->out);
-        expect(count_of(it->out, "Block 1 of 2") == 2 && count_of(it->out, "Block 2 of 2") == 2, "blocks");
-        expect(count_of(it->out, "head 2") - count_of(it->out, "head 2.") == 4 &&
+        expect(count_of(it->out, "Block 0, of 0 to 1") == 2 && count_of(it->out, "Block 1, of 0 to 1") == 2, "blocks");
+        expect(count_of(it->out, "head 1") - count_of(it->out, "head 1.") == 4 &&
                    count_of(it->out, "% on one patch") == 8,
                "heads");
         expect(count_of(it->out, "on itself") == 8 && strstr(it->out, "test image 12 of d\n"), "words");
@@ -274,7 +274,7 @@ TEST(maps_are_drawn_where_the_heads_look)
         row[h] = got[3], column[h] = got[4];
         heads = strchr(heads, '}');
     }
-    const char *line = strstr(classify("m.safetensors a.pgm --heads")->out, "  head 1");
+    const char *line = strstr(classify("m.safetensors a.pgm --heads")->out, "  head 0");
     for (int y = 0; y < 4 * HIGH && line; y++) {
         line = strchr(line, '\n');
         if (!expect(line && strcspn(++line, "\n") >= FIELD + 2, "no line %d", y)) return;
@@ -332,14 +332,14 @@ TEST(wrong_use)
     if (!prepare()) return;
     REFUSE("classify", "classify: missing model and image; usage: mha classify FILE IMAGE...");
     REFUSE("classify m.safetensors", "classify: missing image; usage: mha classify FILE IMAGE...");
-    REFUSE("classify m.safetensors a.pgm --head", "classify: unknown option '--head'; did you mean '--heads'?");
+    REFUSE("classify m.safetensors a.pgm --haeds", "classify: unknown option '--haeds'; did you mean '--heads'?");
     REFUSE("classify m.safetensors a.pgm --zzzzzzzz",
            "classify: unknown option '--zzzzzzzz'; 'mha classify --help' lists them");
     REFUSE("classify m.safetensors a.pgm --block", "classify: --block needs a value; see 'mha classify --help'");
-    REFUSE("classify m.safetensors a.pgm --block 0", "classify: --block must be a number from 1 to 1000000, not '0'");
+    REFUSE("classify m.safetensors a.pgm --block -1", "classify: --block must be a number from 0 to 1000000, not '-1'");
     REFUSE("classify m.safetensors a.pgm --block last",
-           "classify: --block must be a number from 1 to 1000000, not 'last'");
-    REFUSE("classify m.safetensors a.pgm --block 3", "classify: --block must be from 1 to 2 for m.safetensors, not 3");
+           "classify: --block must be a number from 0 to 1000000, not 'last'");
+    REFUSE("classify m.safetensors a.pgm --block 2", "classify: --block must be from 0 to 1 for m.safetensors, not 2");
     REFUSE("classify m.safetensors a.pgm --invert maybe", "classify: --invert must be auto, yes or no, not 'maybe'");
     REFUSE("classify m.safetensors a.pgm --fit --json", "classify: --fit must be auto, yes or no, not '--json'");
     REFUSE("classify m.safetensors a.pgm --color blue", "classify: --color must be auto, always or never, not 'blue'");

@@ -32,7 +32,7 @@ TEST(it_learns_and_shows)
     expect(rows_of(it->out) == 1, "%d rows", rows_of(it->out));
     expect(strstr(it->out, "% accuracy on 13 synthetic test images: "), "%s", it->out);
     expect(strstr(it->out, "Test image 3, and where each head looks") && strstr(it->out, "label 3: "), "%s", it->out);
-    expect(strstr(it->out, "block 6") && strstr(it->out, "head 4"), "%s", it->out);
+    expect(strstr(it->out, "block 5") && strstr(it->out, "head 3"), "%s", it->out);
     expect(strstr(it->out, "mha classify d/vit.safetensors") && strstr(it->out, "mha heads d/vit.safetensors") &&
                strstr(it->out, "mha train vit --preset best"),
            "%s", it->out);
@@ -82,6 +82,6 @@ TEST(bad_wishes_are_one_line)
     refuse("demo --data synthetic:30 --out e", "mha: demo: the batch is larger than the training set");
     refuse("demo --data synthetic:120 --out full", "mha: full/heads.html: not a regular file");
     refuse("demo mnist", "mha: demo: ");
-    refuse("demo --epoch 3", "mha: demo: unknown option '--epoch'; did you mean '--epochs'?");
+    refuse("demo --epohcs 3", "mha: demo: unknown option '--epohcs'; did you mean '--epochs'?");
     expect(!there("e") && !there("full/vit.safetensors"), "something was written");
 }

@@ -337,9 +337,9 @@ TEST(wrong_use)
     REFUSE("eval", "eval: missing model; usage: mha eval FILE");
     REFUSE("eval a b", "eval: unexpected argument 'b'; see 'mha eval --help'");
     REFUSE("eval a -x", "eval: unknown option '-x'; 'mha eval --help' lists them");
-    REFUSE("eval a --dat d", "eval: unknown option '--dat'; did you mean '--data'?");
+    REFUSE("eval a --dtaa d", "eval: unknown option '--dtaa'; did you mean '--data'?");
     REFUSE("eval a --zzzzzzzzz", "eval: unknown option '--zzzzzzzzz'; 'mha eval --help' lists them");
-    REFUSE("eval a --json=yes", "eval: unknown option '--json=yes'; did you mean '--json'?");
+    REFUSE("eval a --json=yes", "eval: --json takes no value");
     REFUSE("eval a --data", "eval: --data needs a value; see 'mha eval --help'");
     REFUSE("eval a --data ''", "eval: --data needs a value; see 'mha eval --help'");
     REFUSE("eval a --model-heads 0", "eval: --model-heads must be a number from 1 to 1048576, not '0'");

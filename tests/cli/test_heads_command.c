@@ -60,7 +60,7 @@ static int table_lines(const char *text, int order[HEADS], const char *line[HEAD
         int block, head;
         if (sscanf(at, " %d %d ", &block, &head) != 2 || count == HEADS) continue; // NOLINT(cert-err34-c)
         line[count] = at;
-        order[count++] = (block - 1) * 2 + head - 1;
+        order[count++] = block * 2 + head;
     }
     return count;
 }
@@ -154,23 +154,10 @@ static void expect_head(const char *object, const nn_survey_head *h)
     static const char *const keys[] = {"block",   "head",       "entropy", "effective",  "largest", "distance",
                                        "self",    "previous",   "next",    "first",      "place",   "position",
                                        "content", "importance", "twin",    "divergence", "cosine"};
-    const double want[] = {(double)h->block + 1,
-                           (double)h->head + 1,
-                           h->entropy,
-                           h->effective,
-                           h->largest,
-                           h->distance,
-                           h->self,
-                           h->previous,
-                           h->next,
-                           h->first,
-                           h->place,
-                           h->position,
-                           h->content,
-                           h->importance,
-                           (double)h->nearest + 1,
-                           h->divergence,
-                           h->cosine};
+    const double want[] = {(double)h->block, (double)h->head, h->entropy,  h->effective,  h->largest,
+                           h->distance,      h->self,         h->previous, h->next,       h->first,
+                           h->place,         h->position,     h->content,  h->importance, (double)h->nearest,
+                           h->divergence,    h->cosine};
     for (size_t n = 0; n < sizeof want / sizeof *want; n++) {
         double got = strtod(json_field(object, keys[n]), NULL);
         expect(fabs(got - want[n]) <= 1e-5 * fabs(want[n]) + 1e-12, "%s is %g, not %g", keys[n], got, want[n]);
@@ -197,9 +184,9 @@ TEST(the_object_says_what_the_survey_says)
     }
     snprintf(list, sizeof list, "%s", json_field(text, "pairs"));
     expect(numbers_of(json_element(list, 0), got, 9) == 4 && fabs(got[1] - truth.divergence[1]) < 1e-6,
-           "block 1: pairs");
+           "block 0: pairs");
     expect(numbers_of(json_element(list, 1), got, 9) == 9 && fabs(got[5] - truth.divergence[4 + 5]) < 1e-6,
-           "block 2: pairs");
+           "block 1: pairs");
     snprintf(text, sizeof text, "%s", it->out);
     expect(strcmp(heads("", "--json --threads 3")->out, text) == 0, "three threads say something else");
     expect(strstr(heads("", "--json --sample 20")->out, "\"images\": 20,") != NULL, "not 20 images");
@@ -286,13 +273,13 @@ TEST(uniform_attention_is_dark)
     static char text[1 << 21];
     if (!prepare() || !save_uniform("u.safetensors")) return;
     const said *it = command("LC_ALL=C", "classify u.safetensors 3 --data d --heads");
-    const char *map = strstr(it->out, "  head 1");
+    const char *map = strstr(it->out, "  head 0");
     if (!expect(it->status == 0 && map && strchr(map, '\n'), "exit %d: %s", it->status, it->out)) return;
     map = strchr(map, '\n') + 1;
     expect(map[strspn(map, " \n.")] == '6', "cells that are not dark: %.200s", map); /* up to "6 % on one patch" */
     expect(strstr(it->out, "uniform weight or less") != NULL, "the legend: %s", it->out);
     it = command("LC_ALL=C", "heads u.safetensors --data d");
-    map = strstr(it->out, "head 1 ");
+    map = strstr(it->out, "head 0 ");
     if (expect(it->status == 0 && map, "exit %d: %s", it->status, it->out))
         expect(!strpbrk(map, ":+#@"), "cells that are not dark: %.400s", map);
     command("", "heads u.safetensors --data d --format svg --out u.svg");

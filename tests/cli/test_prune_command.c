@@ -89,8 +89,8 @@ TEST(heads_by_name_are_as_if_switched_off)
     small_vit v;
     double want, shape[3] = {0};
     if (!make_model(&v, "m.safetensors")) return;
-    want = number(command("", "eval m.safetensors --without 1.2,2.1 --json " DATA)->out, "loss");
-    const said *it = command("", "prune m.safetensors --without 1.2,2.1 -o named.safetensors");
+    want = number(command("", "eval m.safetensors --without 0.1,1.0 --json " DATA)->out, "loss");
+    const said *it = command("", "prune m.safetensors --without 0.1,1.0 -o named.safetensors");
     expect(it->status == 0 && strcmp(it->out, "named.safetensors: 4 of 6 heads\n") == 0, "exit %d: %s%s", it->status,
            it->out, it->err);
     it = command("", "eval named.safetensors --json " DATA);
@@ -174,12 +174,12 @@ TEST(max_drop_ends_it)
 static bool new_number(char want[100], const double told[6])
 {
     bool gone[2][3] = {{false}};
-    for (int n = 0; n < 6; n += 2) gone[(int)told[n] - 1][(int)told[n + 1] - 1] = true;
+    for (int n = 0; n < 6; n += 2) gone[(int)told[n]][(int)told[n + 1]] = true;
     for (int n = 0; n < 6; n++) {
         int block = n / 3, head = n % 3, now = head + 1;
         for (int before = 0; before < head; before++) now -= gone[block][before];
         if (gone[block][head] || now > head) continue;
-        snprintf(want, 100, "renumbered within a block: %d.%d is now %d.%d\n", block + 1, head + 1, block + 1, now);
+        snprintf(want, 100, "renumbered within a block: %d.%d is now %d.%d\n", block, head, block, now - 1);
         return true;
     }
     snprintf(want, 100, "renumbered within a block; here all keep their numbers\n");
@@ -349,13 +349,13 @@ TEST(one_line_for_what_is_wrong)
     REFUSE("prune m.safetensors -o s", "prune: missing --heads N or --max-drop POINTS");
     REFUSE("prune m.safetensors --heads 3 --max-drop 1 -o s", "prune: --heads and --max-drop cannot be combined");
     REFUSE("prune m.safetensors --heads 3", "prune: missing -o FILE");
-    REFUSE("prune m.safetensors --without 1.1", "prune: missing -o FILE");
-    REFUSE("prune m.safetensors --without 1.1 --heads 3 -o s",
+    REFUSE("prune m.safetensors --without 0.0", "prune: missing -o FILE");
+    REFUSE("prune m.safetensors --without 0.0 --heads 3 -o s",
            "prune: --without removes the heads that it names; only -o and --threads can be added");
     REFUSE("prune m.safetensors --without 1 -o s",
-           "prune: --without must list heads as block.head, such as 2.4,3.1, not '1'");
-    REFUSE("prune m.safetensors --without 3.1 -o s",
-           "prune: --without: there is no head 3.1: m.safetensors has blocks 1 to 2");
+           "prune: --without must list heads as block.head, such as 1.3,2.0, not '1'");
+    REFUSE("prune m.safetensors --without 2.0 -o s",
+           "prune: --without: there is no head 2.0: m.safetensors has blocks 0 to 1");
     REFUSE("prune m.safetensors --heads 3 --rounds 4 -o s " DATA,
            "prune: --rounds must be from 1 to 3, the number of heads to remove, not 4");
     REFUSE("prune m.safetensors --max-drop 1 --rounds 5 -o s " DATA,
@@ -400,17 +400,17 @@ TEST(a_folder_is_not_written_over)
 {
     letters_make("letters", NULL);
     expect(symlink("letters/config.json", "other") == 0, "cannot link");
-    REFUSE("prune letters --without 1.1 -o letters/model.safetensors",
+    REFUSE("prune letters --without 0.0 -o letters/model.safetensors",
            "prune: the output letters/model.safetensors is a file of the model's folder; choose another file");
-    REFUSE("prune letters/ --without 1.1 -o other",
+    REFUSE("prune letters/ --without 0.0 -o other",
            "prune: the output other is a file of the model's folder; choose another file");
     REFUSE("prune letters --heads 3 -o s", "letters: the model reads text; name the heads to remove with --without");
     for (int n = 0; n < 2; n++) { /* beside the folder, also over what is there */
-        const said *it = command("", "prune letters --without 1.1 -o small.safetensors");
+        const said *it = command("", "prune letters --without 0.0 -o small.safetensors");
         expect(it->status == 0, "exit %d, %s", it->status, it->err);
     }
     expect(rename("letters/model.safetensors", "letters/model-00001-of-00001.safetensors") == 0, "cannot rename");
-    REFUSE("prune letters --without 1.1 -o ./letters/model.safetensors",
+    REFUSE("prune letters --without 0.0 -o ./letters/model.safetensors",
            "prune: the output ./letters/model.safetensors is a file of the model's folder; choose another file");
     expect(!is_there("s") && !leftovers(), "something was written");
 }

@@ -61,7 +61,7 @@ TEST(wrong_use)
     REFUSE("vit --out", "train: --out needs a value; see 'mha train --help'");
     REFUSE("vit --out=", "train: --out needs a file name, not ''");
     REFUSE("vit --out y more", "train: unexpected argument 'more'; see 'mha train --help'");
-    REFUSE("vit --out y --epoch 3", "train: unknown option '--epoch'; did you mean '--epochs'?");
+    REFUSE("vit --out y --epohcs 3", "train: unknown option '--epohcs'; did you mean '--epochs'?");
     REFUSE("vit --out y --epochs 0", "train: --epochs must be a whole number from 1 to 100000, not '0'");
     REFUSE("vit --out y --batch=-1", "train: --batch must be a whole number from 1 to 1048576, not '-1'");
     REFUSE("vit --out y --lr 0", "train: --lr must be a number above 0, not '0'");

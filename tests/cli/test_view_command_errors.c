@@ -147,24 +147,24 @@ TEST(rows_that_are_no_weights)
     char says[300];
     write_odd(NN_SAFETENSORS_F32, 10, 0.4f);
     snprintf(says, sizeof says,
-             "%s2, row 2 (counted from 1) sums to 0.9; rows must sum to 1, or be all 0 if no key is visible", where);
+             "%s1, row 1 (counted from 0) sums to 0.9; rows must sum to 1, or be all 0 if no key is visible", where);
     REFUSE("--attention odd.safetensors" TO, says);
     write_odd(NN_SAFETENSORS_BF16, 10, 0.515625f);
     snprintf(says, sizeof says,
-             "%s2, row 2 (counted from 1) sums to 1.01562; rows must sum to 1, or be all 0 if no key is visible",
+             "%s1, row 1 (counted from 0) sums to 1.01562; rows must sum to 1, or be all 0 if no key is visible",
              where);
     REFUSE("--attention odd.safetensors" TO, says);
     write_odd(NN_SAFETENSORS_F32, 5, NAN);
     snprintf(says, sizeof says,
-             "%s1, row 2 (counted from 1) has nan for key 3; weights must be finite and not negative", where);
+             "%s0, row 1 (counted from 0) has nan for key 2; weights must be finite and not negative", where);
     REFUSE("--attention odd.safetensors" TO, says);
     write_odd(NN_SAFETENSORS_F32, 6, INFINITY);
     snprintf(says, sizeof says,
-             "%s2, row 1 (counted from 1) has inf for key 1; weights must be finite and not negative", where);
+             "%s1, row 0 (counted from 0) has inf for key 0; weights must be finite and not negative", where);
     REFUSE("--attention odd.safetensors" TO, says);
     write_odd(NN_SAFETENSORS_F32, 1, -0.25f);
     snprintf(says, sizeof says,
-             "%s1, row 1 (counted from 1) has -0.25 for key 2; weights must be finite and not negative", where);
+             "%s0, row 0 (counted from 0) has -0.25 for key 1; weights must be finite and not negative", where);
     REFUSE("--attention odd.safetensors" TO, says);
     /* What rounding does to a sum is forgiven, by type. */
     write_odd(NN_SAFETENSORS_F32, 10, 0.5004f);
@@ -227,7 +227,7 @@ TEST(axes_that_do_not_fit)
         nn_safetensors_item_dense("attention", NN_SAFETENSORS_F32, 4, (const int64_t[]){2, 1, 1, 2}, bad);
     expect(nn_safetensors_write("w.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
     REFUSE("--attention w.safetensors --first-axis batch" TO,
-           "w.safetensors: attention: sequence 2, head 1, row 1 (counted from 1) sums to 2; rows must sum to 1, or be "
+           "w.safetensors: attention: sequence 1, head 0, row 0 (counted from 0) sums to 2; rows must sum to 1, or be "
            "all 0 if no key is visible");
 }
 

@@ -84,7 +84,7 @@ TEST(table_and_json_have_every_head)
                    fabs(entropy - number_of(&json, found, "entropy")) < 0.0051 &&
                    fabs(distance - number_of(&json, found, "distance")) < 0.051,
                "head %d: '%.78s'", found, at);
-        expect(block == found / 2 + 1 && head == found % 2 + 1, "block %d, head %d", block, head);
+        expect(block == found / 2 && head == found % 2, "block %d, head %d", block, head);
         found++;
     }
     expect(found == HEADS && (int)widest_line(it->out) <= 80, "%d heads, %d columns", found, (int)widest_line(it->out));
@@ -124,7 +124,7 @@ TEST(the_table_is_sorted)
         for (const char *at = it->out; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL) {
             int block, head;
             if (sscanf(at, " %d %d ", &block, &head) != 2) continue; // NOLINT(cert-err34-c)
-            double x = number_of(&json, (block - 1) * 2 + head - 1, keys[k]) * (k < 3 ? -1 : 1);
+            double x = number_of(&json, block * 2 + head, keys[k]) * (k < 3 ? -1 : 1);
             expect(!found++ || x >= before, "by %s: %g after %g", keys[k], x, before);
             before = x;
         }
@@ -141,7 +141,7 @@ TEST(maps_become_pictures)
     expect(strstr(it->out, "wrote the maps of 4 heads"), "%s", it->out);
     slurp(in_folder("maps.svg"), page, sizeof page);
     expect_closed(page);
-    expect(count_of(page, "block 1, head") == 2 && count_of(page, "block 2, head") == 2, "not every head");
+    expect(count_of(page, "block 0, head") == 2 && count_of(page, "block 1, head") == 2, "not every head");
     expect(strstr(page, "repeated random tokens") != NULL, "no words about the second map");
 }
 
