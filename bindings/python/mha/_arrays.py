@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mha import _gpu, _mha
+from mha._tensors import know_torch
 
 _mha.know_numpy(np.ndarray)
 
@@ -82,7 +83,7 @@ def _torch_kind(array: Any, named: dict[str, Any]) -> Any:
 
     if _torch is None:
         _torch = _Torch(torch)
-        _mha.know_torch(torch.Tensor, torch.nn.Parameter, torch.utils.dlpack.to_dlpack)
+        know_torch(torch)
     for name, one in named.items():
         if torch.is_grad_enabled() and isinstance(one, torch.Tensor) and one.requires_grad:
             raise ValueError(f"{name}: requires grad; use mha.torch, whose functions are differentiable, or .detach()")

@@ -280,7 +280,7 @@ typedef struct exchange_api {
 } exchange_api;
 
 /* A tensor's own __dlpack__ is written in Python and takes ten times as long as the function that it ends in, to_dlpack. */
-static PyObject *torch_tensor, *torch_parameter, *to_dlpack, *is_neg;
+static PyObject *torch_tensor, *torch_parameter, *to_dlpack, *overrides, *is_neg;
 static int (*view)(void *object, dl_tensor *to); /* or NULL */
 
 int array_start(void)
@@ -302,10 +302,10 @@ static void find_view(PyObject *tensor)
 
 PyObject *array_know_torch(PyObject *module, PyObject *arguments)
 {
-    PyObject *tensor, *parameter, *function;
+    PyObject *tensor, *parameter, *function, *test;
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "OOO:know_torch", &tensor, &parameter, &function)) return NULL;
-    keep(&torch_tensor, tensor), keep(&torch_parameter, parameter), keep(&to_dlpack, function);
+    if (!PyArg_ParseTuple(arguments, "OOOO:know_torch", &tensor, &parameter, &function, &test)) return NULL;
+    keep(&torch_tensor, tensor), keep(&torch_parameter, parameter), keep(&to_dlpack, function), keep(&overrides, test);
     find_view(tensor);
     Py_RETURN_NONE;
 }
@@ -346,12 +346,28 @@ static int read_torch(array *a, PyObject *object, const char *name)
     return refuse(PyExc_ValueError, name, no_memory);
 }
 
+/* Tensors of a class that says itself what PyTorch does with them: their memory need not hold their numbers, and may not even be
+ * written. 0, or -1 with an exception set. */
+static int check_class(PyObject *object, const char *name)
+{
+    int tensor = torch_tensor ? PyObject_IsInstance(object, torch_tensor) : 0;
+    if (tensor <= 0) return tensor;
+    PyObject *value = PyObject_CallFunctionObjArgs(overrides, object, NULL);
+    int overridden = value ? PyObject_IsTrue(value) : -1;
+    Py_XDECREF(value);
+    if (overridden <= 0) return overridden;
+    PyErr_Format(PyExc_TypeError, "%s: is a %R, a class of tensors whose memory need not hold their numbers", name,
+                 (PyObject *)Py_TYPE(object));
+    return -1;
+}
+
 /* ---- any of them ------------------------------------------------------------------------------------------------ */
 
 static int read_any(array *a, PyObject *object, const char *name, bool writable)
 {
     if (read_numpy(a, object, writable)) return 0;
     if (is_torch(object)) return read_torch(a, object, name);
+    if (check_class(object, name)) return -1;
     if (PyObject_CheckBuffer(object)) return read_exporter(a, object, name, writable);
     if (PyObject_HasAttrString(object, "__dlpack__")) return read_dlpack(a, object, name, writable);
     PyErr_Format(PyExc_TypeError, "%s: must be an array, not %R", name, (PyObject *)Py_TYPE(object));

@@ -55,7 +55,8 @@ int generation_start(void);
 int survey_start(void);
 int data_start(void);
 
-/* Tell the extension of the type of NumPy's arrays, and of PyTorch: (Tensor, Parameter, to_dlpack). */
+/* Tell the extension of the type of NumPy's arrays, and of PyTorch: (Tensor, Parameter, to_dlpack, and a function that tells
+ * whether a tensor's class says itself what PyTorch does with it). */
 PyObject *array_know_numpy(PyObject *module, PyObject *type);
 PyObject *array_know_torch(PyObject *module, PyObject *arguments);
 

@@ -150,17 +150,18 @@ def test_older_versions_of_torch(normal):
     """Before 2.10, PyTorch has no __dlpack_c_exchange_api__; tensors are read through capsules."""
     torch = pytest.importorskip("torch")
     from mha import _mha
+    from mha._tensors import know_torch
 
     q = torch.from_numpy(normal(2, 5, 3, 4)).transpose(1, 2)
     want = mha.attention(q, q, q)
     plain = type("Plain", (), {})
     try:
-        _mha.know_torch(plain, torch.Tensor, torch.utils.dlpack.to_dlpack)
+        _mha.know_torch(plain, torch.Tensor, torch.utils.dlpack.to_dlpack, lambda tensor: False)
         assert (mha.attention(q, q, q) == want).all()
         with pytest.raises(ValueError, match="^k: is a tensor without dense memory"):
             mha.attention(q, q.to("meta"), q)
     finally:
-        _mha.know_torch(torch.Tensor, torch.nn.Parameter, torch.utils.dlpack.to_dlpack)
+        know_torch(torch)
 
 
 def test_memoryviews_are_keys(normal):

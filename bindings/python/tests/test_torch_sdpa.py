@@ -7,6 +7,10 @@ import os
 import pytest
 
 torch = pytest.importorskip("torch")
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E402
+from torch.nn.attention.bias import causal_lower_right, causal_upper_left  # noqa: E402
+from torch.testing._internal.two_tensor import TwoTensor  # noqa: E402
+
 import mha.torch  # noqa: E402
 
 sdpa = mha.torch.scaled_dot_product_attention
@@ -57,6 +61,9 @@ def test_doctests(name):
         ((2, 1, 3, 5, 8), (2, 1, 3, 7, 8), (2, 1, 3, 7, 6)),
         ((2, 3, 5, 8), (1, 3, 7, 8), (1, 3, 7, 8)),
         ((2, 3, 5, 8), (2, 1, 7, 8), (2, 1, 7, 8)),
+        ((2, 3, 5, 8), (3, 7, 8), (7, 6)),
+        ((5, 8), (3, 7, 8), (2, 3, 7, 8)),
+        ((2, 2, 3, 5, 8), (2, 3, 7, 8), (1, 7, 8)),
     ],
 )
 def test_shapes(q, k, v, causal):
@@ -65,6 +72,8 @@ def test_shapes(q, k, v, causal):
 
 def test_groups_and_scale():
     compare(leaves((2, 6, 5, 8), (2, 2, 7, 8), (2, 2, 7, 8)), enable_gqa=True, scale=0.2)
+    compare(leaves((6, 5, 8), (2, 2, 7, 8), (2, 2, 7, 8)), enable_gqa=True)
+    compare(leaves((1, 6, 5, 8), (1, 3, 7, 8), (1, 2, 7, 8)), enable_gqa=True)
     with pytest.raises(ValueError, match="^key: has 2 heads"):
         sdpa(*leaves((2, 6, 5, 8), (2, 2, 7, 8), (2, 2, 7, 8)))
 
@@ -325,8 +334,6 @@ X = torch.zeros(1, 1, 3, 4)
         *[(name, bad, kind) for name in ("query", "key", "value")
           for bad, kind in ((None, TypeError), (X.double(), TypeError), (X.long(), TypeError), (X[0, 0, 0], ValueError),
                             (X[:, :, :, :0], ValueError))],
-        ("key", X[0], ValueError),
-        ("value", X[0], ValueError),
         ("key", X[..., :3], ValueError),
         ("value", X[:, :, :2], ValueError),
         ("key", X.half(), TypeError),
@@ -348,6 +355,149 @@ def test_errors(name, value, kind):
         sdpa(**{"query": X, "key": X, "value": X, name: value})
 
 
-def test_mask_and_causal():
+@pytest.mark.parametrize("kind", ["bool", "added"])
+def test_mask_and_causal(kind):
+    """Both count, as in PyTorch for a mask without gradient."""
+    mask = torch.rand(5, 7) < 0.7 if kind == "bool" else torch.randn(5, 7)
+    compare(leaves((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 8)), mask, is_causal=True)
+    if kind == "added":
+        q, k, dout = (torch.randn(2, 3, n, 8) for n in (5, 7, 5))
+        hidden = torch.ones(5, 7, dtype=torch.bool).triu(1)
+        one, two = (mask.clone().requires_grad_() for _ in range(2))
+        sdpa(q, k, k, one, is_causal=True).backward(dout)
+        sdpa(q, k, k, two.masked_fill(hidden, -torch.inf)).backward(dout)
+        assert one.grad.abs().max() > 0.1 and (one.grad - two.grad).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("change", [{"query": X.double()}, {"key": X[..., :3]}, {"attn_mask": torch.zeros(3, 2)}, {"query": X[0, 0, 0]},
+                                    {"dropout_p": 2.0}, {"attn_mask": torch.zeros(3, 3, dtype=torch.int64)}])  # fmt: skip
+def test_errors_are_those_of_pytorch_too(change):
+    for function in (pytorch, sdpa):
+        with pytest.raises(RuntimeError):
+            function(**{"query": X, "key": X, "value": X, **change})
+
+
+# ---- tensors whose memory is not what it looks like
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (5, 7), (7, 5)])
+@pytest.mark.parametrize("make", [causal_upper_left, causal_lower_right])
+@pytest.mark.parametrize("rank", [3, 4, 5])
+@pytest.mark.filterwarnings("ignore:Lower right")
+def test_causal_biases(make, shape, rank):
+    """They have no memory of their own: directly, and under use(), also for what PyTorch computes."""
+    queries, keys = shape
+    lead = (2, 1, 3)[5 - rank :]
+    q, k, v = leaves((*lead, queries, 8), (*lead, keys, 8), (*lead, keys, 6))
+    offset = keys - queries if make is causal_lower_right else 0
+    visible = torch.ones(shape, dtype=torch.bool).tril(offset)
+    exact = [double(x) for x in (q, k, v)]
+    want = pytorch(*exact, visible)
+    dout = torch.randn(want.shape)
+    want.backward(dout.double())
+    out = sdpa(q, k, v, make(*shape))
+    out.backward(dout)
+    assert type(out) is torch.Tensor and (out - want).abs().max() < 2e-6
+    assert all((x.grad - y.grad).abs().max() < 4e-6 for x, y in zip((q, k, v), exact))
+    with mha.torch.use():
+        sdpa_in_use = torch.nn.functional.scaled_dot_product_attention
+        assert (sdpa_in_use(q, k, v, attn_mask=make(*shape)) == out).all()
+        assert (sdpa_in_use(*exact, make(*shape)) - want).abs().max() < 1e-12
+
+
+def test_causal_biases_that_are_refused():
     with pytest.raises(ValueError, match="^attn_mask: "):
-        sdpa(X, X, X, torch.zeros(3, 3), is_causal=True)
+        sdpa(X, X, X, causal_upper_left(3, 3), is_causal=True)
+    for make in (causal_upper_left, causal_lower_right):
+        with pytest.raises(ValueError, match="^attn_mask: is a causal bias of"):
+            sdpa(X, X, X, make(3, 4))
+        for function in (mha.attention, mha.torch.attention):
+            for name in ("mask", "bias"):
+                with pytest.raises((TypeError, ValueError), match=f"^{name}: "):
+                    function(X, X, X, **{name: make(3, 3)})
+        with pytest.raises(TypeError, match="^attn_mask: "):
+            mha.torch.MultiheadAttention(8, 2)(*[torch.zeros(3, 1, 8)] * 3, attn_mask=make(3, 3))
+
+
+class Elsewhere(torch.Tensor):
+    """Its numbers are not in its memory: it tells PyTorch's functions where they are."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, arguments=(), named=None):
+        real = [x.numbers if isinstance(x, Elsewhere) else x for x in arguments]
+        with torch._C.DisableTorchFunctionSubclass():
+            return function(*real, **(named or {}))
+
+
+def elsewhere(x):
+    made = torch.full_like(x, torch.nan).as_subclass(Elsewhere)
+    made.__dict__["numbers"] = x
+    return made
+
+
+def kinds(x):
+    """Tensors with the numbers of x, or that have no numbers, as (what PyTorch computes with, the tensor)."""
+    nested = [torch.nested.nested_tensor(list(x), layout=layout) for layout in (torch.strided, torch.jagged)]
+    return {
+        "subclass": x.as_subclass(type("Plain", (torch.Tensor,), {})),
+        "elsewhere": elsewhere(x),
+        "negated": torch._neg_view(-x),
+        "conjugated": torch.complex(x, -x).conj().imag,
+        "functional": torch._to_functional_tensor(x),
+        "zeros": torch._efficientzerotensor(x.shape),
+        "meta": x.to("meta"),
+        "fake": FakeTensorMode().from_tensor(x),
+        "two": TwoTensor(x, x.clone()),
+        "sparse": x.to_sparse(),
+        "mkldnn": x.to_mkldnn(),
+        "quantized": torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
+        "nested": nested[0],
+        "jagged": nested[1],
+        "complex": torch.complex(x, x),
+        "double": x.double(),
+    }
+
+
+def unpacked(x):
+    """A dense tensor with the numbers of a result; None for one that has none."""
+    x = x.a if isinstance(x, TwoTensor) else x
+    x = torch._from_functional_tensor(x) if torch._is_functional_tensor(x) else x
+    if isinstance(x, FakeTensor) or x.is_meta:
+        return None
+    return torch.stack([y.as_subclass(torch.Tensor) for y in x.unbind()]) if x.is_nested else x.as_subclass(torch.Tensor)
+
+
+#: In these PyTorch itself reads memory that is not there, or that mha has not been given.
+WITHOUT_ANSWER = {"zeros", "meta"}
+
+
+@pytest.mark.parametrize("place", ["query", "all", "attn_mask"])
+@pytest.mark.parametrize("name", kinds(torch.ones(2, 2, 5, 5)))
+@pytest.mark.filterwarnings("ignore")
+def test_kinds_of_tensors(name, place):
+    """mha computes what PyTorch computes, or it raises; under use() it computes whatever PyTorch computes."""
+    x = torch.randn(2, 2, 5, 5)
+    kind = kinds(x)[name]
+    given = {"query": kind if place != "attn_mask" else x, "key": kind if place == "all" else x, "value": kind if place == "all" else x}
+    if place == "attn_mask":
+        given["attn_mask"] = kind
+
+    def found(function):
+        try:
+            return function(*given.values())
+        except Exception as error:
+            return error
+
+    want, got = found(pytorch), found(sdpa)
+    with mha.torch.use():
+        used = found(torch.nn.functional.scaled_dot_product_attention)
+    if isinstance(want, Exception):
+        assert isinstance(got, Exception) or name == "meta"
+        assert type(used) is type(want)
+        return
+    assert not isinstance(used, Exception) and used.shape == want.shape if not want.is_nested else used.is_nested
+    if name in WITHOUT_ANSWER:
+        return
+    for result in (used, got):
+        if not isinstance(result, Exception) and unpacked(want) is not None:
+            assert (unpacked(result) - unpacked(want)).abs().max() < 1e-5

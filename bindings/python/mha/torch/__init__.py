@@ -11,6 +11,8 @@ torch.Size([1, 2, 3, 4])
 Models of the transformers library take ``attn_implementation="mha"``.
 """
 
+from mha.torch._attention import attention, attention_varlen
+from mha.torch._flash import flash_attn_func, flash_attn_varlen_func
 from mha.torch._module import MultiheadAttention
 from mha.torch._sdpa import scaled_dot_product_attention
 from mha.torch._statistics import statistics
@@ -20,4 +22,13 @@ from mha.torch import _vmap  # noqa: F401 (it registers rules)
 
 offer()
 
-__all__ = ["MultiheadAttention", "scaled_dot_product_attention", "statistics", "use"]
+__all__ = [
+    "MultiheadAttention",
+    "attention",
+    "attention_varlen",
+    "flash_attn_func",
+    "flash_attn_varlen_func",
+    "scaled_dot_product_attention",
+    "statistics",
+    "use",
+]

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from mha.torch import _ops
+from mha.torch._errors import ShapeError
 from mha.torch._sdpa import FLOATS, lower, seed_of
 from mha.torch._weights import attention_weights
 
@@ -24,10 +25,6 @@ def _sum_masks(attn_mask: Tensor | None, padding: Tensor | None, dtype: torch.dt
 
 def _added(hidden: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros_like(hidden, dtype=dtype).masked_fill(hidden, -torch.inf)
-
-
-class ShapeError(ValueError, AssertionError, RuntimeError):
-    """Shapes that do not fit: a ValueError as elsewhere in mha, and each of the errors that PyTorch's module raises for them."""
 
 
 class MultiheadAttention(torch.nn.MultiheadAttention):
@@ -69,8 +66,8 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             if not isinstance(x, Tensor):
                 raise TypeError(f"{name}: must be a tensor, not {type(x)}")
         for name, x in (("key_padding_mask", key_padding_mask), ("attn_mask", attn_mask)):
-            if x is not None and not isinstance(x, Tensor):
-                raise TypeError(f"{name}: must be a tensor, not {type(x)}")
+            if x is not None and (not isinstance(x, Tensor) or _ops.overrides_functions(x)):
+                raise TypeError(f"{name}: must be a tensor with numbers of its own, not {type(x)}")
         if not self._is_ours(query, key, value):
             return super().forward(
                 query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
@@ -95,7 +92,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
     def _is_ours(self, *inputs):
         """Whether mha computes this; PyTorch's own module takes the rest."""
         return all(
-            not x.is_nested and x.dtype in FLOATS and x.device.type in ("cpu", "cuda", "meta") for x in (*inputs, self.out_proj.weight)
+            _ops.is_dense(x) and x.dtype in FLOATS and x.device.type in ("cpu", "cuda", "meta") for x in (*inputs, self.out_proj.weight)
         )
 
     def _check(self, query, key, value, key_padding_mask, attn_mask, is_causal):

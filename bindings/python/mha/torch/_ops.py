@@ -17,8 +17,11 @@ from torch import Tensor
 from torch._functorch.utils import unwrap_dead_wrappers
 
 from mha import _mha
+from mha._tensors import know_torch
 
-_mha.know_torch(torch.Tensor, torch.nn.Parameter, torch.utils.dlpack.to_dlpack)
+#: Whether a tensor's class says itself what PyTorch's functions do with it. Classes with ``__torch_dispatch__`` alone say what the
+#: operators of mha do.
+overrides_functions = know_torch(torch)[0]
 
 #: The library of PyTorch that is linked with OpenMP, on whose threads calls run.
 OPENMP = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
@@ -84,7 +87,6 @@ def quick(q, k, v, bias, causal, scale, dropout, seed):
     """``attention`` for the usual call, in which q, k and v are alike, with the least overhead; None for any other call."""
     if (
         not is_eager(q, k, v, bias)
-        or (causal and bias is not None)
         or watcher is not None
         or torch._C._is_any_autocast_enabled()
         or torch._C._are_functorch_transforms_active()
@@ -157,11 +159,11 @@ def _op_gradients(ctx, dout, dsoftmax):
     return *op_backward(inputs, ctx.options, out, softmax, dout, *wanted(ctx, inputs[3])), *[None] * 5
 
 
-def _setup_nothing(ctx, inputs, output):
+def setup_nothing(ctx, inputs, output):
     pass
 
 
-def _refuse(ctx, *gradients):
+def refuse(ctx, *gradients):
     raise RuntimeError("mha: attention has no second derivative")
 
 
@@ -170,7 +172,7 @@ for _name, _function, _fake in (("attention", forward, _fake_forward), ("attenti
         library.impl(_name, _function, _device)
     torch.library.register_fake(f"mha::{_name}", _fake, lib=library)
 torch.library.register_autograd("mha::attention", _op_gradients, setup_context=_setup, lib=library)
-torch.library.register_autograd("mha::attention_backward", _refuse, setup_context=_setup_nothing, lib=library)
+torch.library.register_autograd("mha::attention_backward", refuse, setup_context=setup_nothing, lib=library)
 
 
 class Attention(torch.autograd.Function):
@@ -233,11 +235,16 @@ def without_softmax(setup: Any) -> Any:
 
 
 _transformed = transformed(torch.ops.mha.attention, without_softmax(_setup), _op_gradients)
-_transformed_backward = transformed(torch.ops.mha.attention_backward, _setup_nothing, _refuse)
+_transformed_backward = transformed(torch.ops.mha.attention_backward, setup_nothing, refuse)
 
 
 def _plain(tensor: Any) -> bool:
     return type(tensor) is Tensor or type(tensor) is torch.nn.Parameter
+
+
+def is_dense(x: Tensor) -> bool:
+    """Whether the numbers of a tensor lie in memory as its sizes and strides say, or its class answers to operators."""
+    return x.layout is torch.strided and not (x.is_nested or x.is_quantized or overrides_functions(x))
 
 
 def is_eager(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:

@@ -6,8 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._nn import scaled_dot_product_attention as pytorch_attention
+from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from mha.torch import _ops
+from mha.torch._errors import renamed
+from mha.torch._general import general_attention
 
 FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 
@@ -21,26 +25,27 @@ def seed_of(dropout_p: float) -> int:
     return int(torch.randint(1 << 62, ()))
 
 
-def _check(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool) -> None:
+def _check(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None) -> None:
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{name}: must be a tensor, not {type(tensor)}")
         if tensor.dtype not in FLOATS:
             raise TypeError(f"{name}: is {tensor.dtype}, must be float32, bfloat16 or float16")
-        if tensor.dim() < 2 or tensor.dim() != query.dim():
-            raise ValueError(f"{name}: has {tensor.dim()} axes; all three must have the same number, at least 2")
+        if not _ops.is_dense(tensor):
+            raise TypeError(f"{name}: is a nested, sparse or otherwise not dense tensor")
+        if tensor.dim() < 2:
+            raise ValueError(f"{name}: has {tensor.dim()} axes, must have at least 2")
         if tensor.device.type not in ("cpu", "cuda", "meta"):
             raise ValueError(f"{name}: is on {tensor.device}, must be on the CPU or an NVIDIA GPU")
         if tensor.dtype != query.dtype:
             raise TypeError(f"{name}: is {tensor.dtype}, but query is {query.dtype}")
-    if attn_mask is not None and is_causal:
-        raise ValueError("attn_mask: must be None if is_causal is set")
     if attn_mask is not None and not isinstance(attn_mask, Tensor):
         raise TypeError(f"attn_mask: must be a tensor, not {type(attn_mask)}")
     if attn_mask is not None and attn_mask.dtype is not torch.bool and attn_mask.dtype not in FLOATS:
         raise TypeError(f"attn_mask: is {attn_mask.dtype}, must be bool or floats")
-    if attn_mask is not None and attn_mask.dim() > query.dim():
-        raise ValueError(f"attn_mask: has {attn_mask.dim()} axes, query only {query.dim()}")
+    rank = max(query.dim(), key.dim(), value.dim())
+    if attn_mask is not None and attn_mask.dim() > rank:
+        raise ValueError(f"attn_mask: has {attn_mask.dim()} axes, the result only {rank}")
 
 
 def lower(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -87,13 +92,16 @@ def scaled_dot_product_attention(
         attn_mask: bool, True where a key is visible, or floats that are added to the scores; any shape that can be expanded
             to (...,H,Tq,Tk).
         dropout_p: the probability with which weights are dropped, as always in this function: pass 0 for inference.
-        is_causal: query i sees the keys 0 to i (top-left alignment), with no ``attn_mask``.
+            A causal bias of ``torch.nn.attention.bias`` is computed as such.
+        is_causal: query i sees the keys 0 to i (top-left alignment), of those that ``attn_mask`` shows.
         scale: 1/sqrt(D) unless given.
 
     Returns:
         (...,H,Tq,E). A row that sees no key has zeros and no gradient, as PyTorch has it since 2.5.
 
-    Under autocast, tensors are cast as PyTorch casts them.
+    Numbers of axes may differ, as in PyTorch. Under autocast, tensors are cast as PyTorch casts them. Tensors of classes that say
+    themselves what PyTorch's functions do with them (``__torch_function__``) go to PyTorch's function. Arguments that are refused
+    raise errors that are both a RuntimeError, as PyTorch's are, and a ValueError or TypeError.
 
     >>> import torch, mha.torch
     >>> q, bias = torch.ones(2, 4, 5, 8), torch.zeros(5, 5, requires_grad=True)
@@ -101,23 +109,29 @@ def scaled_dot_product_attention(
     >>> bias.grad.abs().max() < 1e-5
     tensor(True)
     """
-    seed = seed_of(dropout_p) if dropout_p != 0 else 0
     try:
+        seed = seed_of(dropout_p) if dropout_p != 0 else 0
         out = _ops.quick(query, key, value, attn_mask, is_causal, scale, dropout_p, seed)
         if out is not None:
             return out
+        if isinstance(attn_mask, CausalBias):
+            bottom_right, attn_mask, is_causal = _diagonal(query, key, attn_mask, is_causal), None, True
+        elif any(map(_ops.overrides_functions, (query, key, value, attn_mask))):
+            return pytorch_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        else:
+            bottom_right = False
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
             query, key, value, attn_mask = lower(query, key, value, attn_mask)
         options = (None, is_causal, scale, None, dropout_p, seed)
-        if _is_usual(query, key, value, attn_mask, is_causal):
+        if _is_usual(query, key, value, attn_mask) and not bottom_right:
             return _ops.attention(query, key, value, attn_mask, *options)
-        _check(query, key, value, attn_mask, is_causal)
-        return _other_shapes(query, key, value, attn_mask, options, enable_gqa)
+        _check(query, key, value, attn_mask)
+        return _other_shapes(query, key, value, attn_mask, enable_gqa, options, bottom_right)
     except (TypeError, ValueError) as error:
-        raise _renamed(error) from None
+        raise renamed(error, _NAMES) from None
 
 
-def _is_usual(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool) -> bool:
+def _is_usual(query: Any, key: Any, value: Any, attn_mask: Any) -> bool:
     """Whether the call can go to the library as it is, which checks the rest."""
     return (
         isinstance(query, Tensor)
@@ -128,43 +142,50 @@ def _is_usual(query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool)
         and query.dim() == key.dim() == value.dim() == 4
         and query.size(1) == key.size(1) == value.size(1)
         and query.size(0) == key.size(0) == value.size(0)
-        and (attn_mask is None or (isinstance(attn_mask, Tensor) and not is_causal))
+        and (attn_mask is None or isinstance(attn_mask, Tensor))
     )
 
 
 _NAMES = {"q": "query", "k": "key", "v": "value", "mask": "attn_mask", "bias": "attn_mask", "dropout": "dropout_p"}
 
 
-def _renamed(error: Exception) -> Exception:
-    """The library's line with the name that the argument has here."""
-    name, colon, rest = str(error).partition(":")
-    return type(error)(_NAMES.get(name, name) + colon + rest)
+def _diagonal(query: Any, key: Any, bias: CausalBias, is_causal: bool) -> bool:
+    """Whether the diagonal of a causal bias, which has no memory, ends at the last query and key instead of beginning at the first."""
+    if is_causal:
+        raise ValueError("attn_mask: is a causal bias, so is_causal must not be set")
+    if isinstance(query, Tensor) and isinstance(key, Tensor) and min(query.dim(), key.dim()) >= 2:
+        have, want = (bias.seq_len_q, bias.seq_len_kv), (query.size(-2), key.size(-2))
+        if have != want:
+            raise ValueError(f"attn_mask: is a causal bias of {have}, must be {want}")
+    return bias.variant == CausalVariant.LOWER_RIGHT and bias.seq_len_q != bias.seq_len_kv
 
 
-def _other_shapes(query, key, value, attn_mask, options, enable_gqa):
+def _other_shapes(query, key, value, attn_mask, enable_gqa, options, bottom_right):
     """Any number of axes, and those that are repeated."""
+    rank = max(query.dim(), key.dim(), value.dim())
+    query, key, value = (x[(None,) * (max(rank, 4) - x.dim())] for x in (query, key, value))
     _heads(query, key, enable_gqa)
-    rank = query.dim()
-    if rank < 4:
-        lead = (None,) * (4 - rank)
-        return scaled_four(query[lead], key[lead], value[lead], attn_mask, options, enable_gqa)[(0,) * (4 - rank)]
-    if rank == 4:
-        return scaled_four(query, key, value, attn_mask, options, enable_gqa)
     batch = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
-    flat = [_four(x, (*batch, x.shape[-3])) for x in (query, key, value)]
-    if attn_mask is not None and attn_mask.dim() > 2:
+    heads = [x.size(-3) for x in (query, key, value)]
+    if not enable_gqa:
+        heads = [max(heads)] * 3
+    elif heads[1] != heads[2]:
+        key, value = (x.repeat_interleave(heads[0] // x.size(-3), -3) for x in (key, value))
+        heads = [heads[0]] * 3
+    q, k, v = (_four(x, (*batch, h)) for x, h in zip((query, key, value), heads))
+    if attn_mask is not None and attn_mask.dim() > 2 and rank > 4:
         axes = attn_mask.shape[-3:] if attn_mask.dim() > 3 else attn_mask.shape
         attn_mask = attn_mask.expand(*batch, *axes).flatten(0, -4)
-    out = scaled_four(*flat, attn_mask, options, enable_gqa)
-    return out.unflatten(0, batch)
+    if bottom_right:
+        sinks, causal, scale, softcap, dropout, seed = options
+        out = general_attention(q, k, v, attn_mask, sinks, *[None] * 5, causal, 1, -1, -1, scale, softcap, dropout, seed)[0]
+    else:
+        out = _ops.attention(q, k, v, attn_mask, *options)
+    return out.unflatten(0, batch) if rank > 4 else out[(0,) * (4 - rank)]
 
 
-def scaled_four(query, key, value, attn_mask, options, enable_gqa):
-    """(B,H,T,D), in which an axis of size 1 stands for all."""
-    if query.shape[:2] != key.shape[:2] or key.shape[:2] != value.shape[:2]:
-        heads = [x.shape[1] for x in (query, key, value)]
-        batch = max(x.shape[0] for x in (query, key, value))
-        if not enable_gqa:
-            heads = [max(heads)] * 3
-        query, key, value = (_four(x, (batch, h)) for x, h in zip((query, key, value), heads))
-    return _ops.attention(query, key, value, attn_mask, *options)
+def sum_masks(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
+    """A mask, bool or added, and a bias as one tensor."""
+    if mask is None or bias is None:
+        return bias if mask is None else mask
+    return bias.masked_fill(~mask, -torch.inf) if mask.dtype is torch.bool else bias + mask

@@ -16,7 +16,7 @@ class statistics(Mapping[str, mha.Stats]):
     """Statistics of the attention that a model computes inside a ``with`` block, for each of its modules that calls mha.
 
     It sees :class:`MultiheadAttention`, models of transformers with ``attn_implementation="mha"``, and calls of
-    :func:`scaled_dot_product_attention`, also those of PyTorch's function under :class:`use`, in the thread that entered the block.
+    :func:`attention` and :func:`scaled_dot_product_attention`, also those of PyTorch's function under :class:`use`, in the thread that entered the block.
     Code that torch.compile has compiled is not seen. Weights are computed again, tile by tile, and are never stored.
 
     Args:
@@ -84,7 +84,7 @@ class statistics(Mapping[str, mha.Stats]):
         if self._here() and self._running:
             self._running.pop()
 
-    def _watch(self, q, k, bias, sinks, causal, scale, softcap, dropout, seed) -> None:
+    def _watch(self, q, k, bias, sinks, causal, scale, softcap, dropout, seed, **more) -> None:
         if not self._here() or not self._running:
             return
         with torch.no_grad():
@@ -92,7 +92,7 @@ class statistics(Mapping[str, mha.Stats]):
             if added is not None and added.dim() == 3:
                 added = added[None]
             found = mha.stats(q.detach(), k.detach(), mask=mask, bias=added, sinks=sinks, causal=causal, scale=scale,
-                              softcap=softcap, **self._options)  # fmt: skip
+                              softcap=softcap, **more, **self._options)  # fmt: skip
         self.calls.append((self._running[-1], found))
         self._last[self._running[-1]] = found
 

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
-from types import ModuleType
+import functools
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mha.torch import _ops
-from mha.torch._sdpa import lower, seed_of
+from mha.torch._imports import after_import
+from mha.torch._sdpa import lower, seed_of, sum_masks
 from mha.torch._weights import attention_weights
-
-TABLE = "transformers.modeling_utils"
-
-def _sum(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
-    """A position bias and a mask as one tensor that is added."""
-    if mask is None or bias is None:
-        return bias if mask is None else mask
-    return bias.masked_fill(~mask, -torch.inf) if mask.dtype is torch.bool else bias + mask
 
 
 def _weights_wanted(more: dict[str, Any]) -> bool:
@@ -57,9 +46,9 @@ def attention_forward(
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = bool(causal) and attention_mask is None and query.size(2) > 1
     if causal and position_bias is not None:
-        hidden = torch.ones(query.size(2), key.size(2), dtype=torch.bool).triu(1)
-        attention_mask, causal = ~hidden, False
-    bias = _sum(attention_mask, position_bias)
+        visible = torch.ones(query.size(2), key.size(2), dtype=torch.bool, device=query.device).tril()
+        attention_mask, causal = visible, False
+    bias = sum_masks(attention_mask, position_bias)
     sinks = None if s_aux is None else s_aux.flatten().float()
     query, key, value, bias = lower(query, key, value, bias)
     options = (sinks, causal, scaling, softcap, dropout, seed_of(dropout) if dropout else 0)
@@ -70,38 +59,42 @@ def attention_forward(
     return out.transpose(1, 2).contiguous(), weights
 
 
+#: Types of models that pass "sdpa" and would compute something else with it and with mha, and what they do.
+INCOMPATIBLE = {"doge": "it gives attention a mask of its own, which leaves the causal mask to eager attention"}
+
+
+def _check(model: Any) -> None:
+    """ValueError for a model whose attention would not see its masks. Masks are made for the implementation that the configuration
+    names, so that a model that computes attention itself, whatever the name, would read masks that are not made for it, or none."""
+    name = type(model).__name__
+    if not model._can_set_attn_implementation():
+        why = "it computes attention itself, without the attention interface"
+    elif not (model._supports_sdpa or model._supports_attention_backend):
+        why = "it does not say that it supports other implementations of attention"
+    else:
+        why = INCOMPATIBLE.get(model.config.model_type)
+    if why is not None:
+        raise ValueError(f'attn_implementation: {name} cannot use "mha": {why}; use "eager"')
+
+
 def _register() -> None:
-    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
     from transformers.masking_utils import sdpa_mask
 
     AttentionInterface.register("mha", attention_forward)
     AttentionMaskInterface.register("mha", sdpa_mask)
+    # Every model asks this function whether it supports what its configuration names. It knows "sdpa", but not our name.
+    adjust = PreTrainedModel.get_correct_attn_implementation
 
+    @functools.wraps(adjust)
+    def checked(self: Any, requested_attention: str | None, *arguments: Any, **named: Any) -> str:
+        if requested_attention == "mha":
+            _check(self)
+        return adjust(self, requested_attention, *arguments, **named)
 
-class _Watcher(MetaPathFinder):
-    """Calls :func:`_register` behind the import of the module that has the table of implementations."""
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if name != TABLE:
-            return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
-        if spec is None or spec.loader is None:
-            return None
-        execute = spec.loader.exec_module
-
-        def execute_and_register(module: ModuleType) -> None:
-            execute(module)
-            _register()
-
-        spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
-        return spec
+    PreTrainedModel.get_correct_attn_implementation = checked
 
 
 def offer() -> None:
-    """Makes "mha" an attention implementation of transformers: now, or when somebody imports it. The import takes seconds, so
-    this module leaves it to those who need it."""
-    if TABLE in sys.modules:
-        _register()
-    else:
-        sys.meta_path.insert(0, _Watcher())
+    """Makes "mha" an attention implementation of transformers, when somebody imports it, which takes seconds."""
+    after_import("transformers.modeling_utils", _register)

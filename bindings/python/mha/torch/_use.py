@@ -5,27 +5,64 @@ from __future__ import annotations
 import functools
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
-from mha.torch._sdpa import FLOATS, scaled_dot_product_attention
+from mha.torch import _ops
+from mha.torch._sdpa import FLOATS, CausalBias, pytorch_attention, scaled_dot_product_attention
 
-_pytorch = functional.scaled_dot_product_attention
+
+@functools.cache
+def _gpu_computes(device: int) -> bool:
+    """Whether the package has the plug-in for GPUs, and it runs on this one."""
+    q = torch.zeros(1, 1, 1, 16, dtype=torch.float16, device=f"cuda:{device}")
+    try:
+        scaled_dot_product_attention(q, q, q)
+    except (ValueError, RuntimeError):
+        return False
+    return True
+
+
+def _is_ours(x: Tensor) -> bool:
+    """Whether mha reads a tensor: dense, of the class of PyTorch itself, in memory that it knows. It checks the rest."""
+    return (type(x) is Tensor or type(x) is torch.nn.Parameter) and (
+        x.is_cpu or (x.is_cuda and (torch.compiler.is_compiling() or _gpu_computes(x.get_device())))
+    )
+
+
+def _pytorch(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """PyTorch's function. A causal bias looks for the function by its name, which now is that of mha's."""
+    if isinstance(attn_mask, CausalBias):
+        return CausalBias._dispatch(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    return pytorch_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
 
 
 @functools.wraps(scaled_dot_product_attention)
-def _chosen(query, key, value, *arguments, **named):
-    """mha for what it computes; PyTorch for the rest, such as float64 and tensors on a GPU."""
-    ours = all(type(x) in (torch.Tensor, torch.nn.Parameter) and x.is_cpu and x.dtype in FLOATS for x in (query, key, value))
-    return (scaled_dot_product_attention if ours else _pytorch)(query, key, value, *arguments, **named)
+def _chosen(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """mha for what it computes; PyTorch for the rest, such as float64, and for what it has to say about arguments."""
+    if (
+        _is_ours(query)
+        and query.dtype in FLOATS
+        and _is_ours(key)
+        and _is_ours(value)
+        and (attn_mask is None or _is_ours(attn_mask) or isinstance(attn_mask, CausalBias))
+    ):
+        try:
+            return scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        except (ValueError, TypeError, NotImplementedError):
+            pass
+    return _pytorch(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
 
 class use:
     """Replaces ``torch.nn.functional.scaled_dot_product_attention`` by mha's, in all threads: from the call on, or inside a ``with``
     block, whose end restores what was there before, as :meth:`restore` does. Blocks may overlap and end in any order.
 
-    What mha does not compute (tensors on a GPU, float64, subclasses of tensors) goes to PyTorch as before. Models that hold a
-    reference to PyTorch's function are not reached. PyTorch's encoder layers and attention modules call another function, the
-    "fast path", for inference: it is disabled likewise (``torch.backends.mha``), and with it inputs that are nested tensors.
+    It computes what PyTorch's function computes, on the CPU and, where the package has the plug-in, on a GPU: what mha does not
+    compute (float64, other devices, subclasses of tensors) goes to PyTorch as before, and so do arguments that mha refuses. Models
+    that hold a reference to PyTorch's function are not reached. PyTorch's encoder layers and attention modules call another
+    function, the "fast path", for inference: it is disabled likewise (``torch.backends.mha``), and with it inputs that are nested
+    tensors.
 
     >>> import torch, mha.torch
     >>> layer = torch.nn.MultiheadAttention(8, 2)
