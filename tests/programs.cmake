@@ -241,7 +241,7 @@ if(TARGET mha_cuda)
       set_tests_properties(cuda_mirror_${name} PROPERTIES ENVIRONMENT MHA_BACKEND=cuda)
     endforeach()
     add_test(NAME cuda_mirror_attention_padding COMMAND test_attention_padding)
-    add_test(NAME cuda_mirror_backward_bits COMMAND test_backward_bits options split notice side_by_side) # one thread
+    add_test(NAME cuda_mirror_backward_bits COMMAND test_backward_bits)
     foreach(name attention_padding backward_bits)
       mha_label(cuda_mirror_${name} cuda)
       set_tests_properties(cuda_mirror_${name} PROPERTIES ENVIRONMENT "MHA_BACKEND=cuda;MHA_CASES=200")

@@ -173,6 +173,21 @@ static mha_attention_plan describe_decode(const mha_problem *p)
     return a;
 }
 
+static mha_attention_plan describe_many(const mha_problem *p)
+{
+    int64_t blocks = mha_cuda_many_all_blocks(p);
+    bool wide = mha_cuda_many_is_wide(p);
+    mha_attention_plan a = {.isa = p->ctx->isa,
+                            .kernel = mha_cuda_many_name(p->q.type == MHA_FLOAT16, mha_cuda_many_width(p), wide),
+                            .threads = (int)blocks,
+                            .tile_rows = wide ? 128 : 64,
+                            .tile_keys = MHA_CUDA_MANY_TILE,
+                            .pieces = blocks};
+    snprintf(a.why, sizeof a.why, "at most %d rows of a key head: its keys are shared by blocks of %d",
+             (int)a.tile_rows, mha_cuda_many_keys((int32_t)mha_cuda_most_of(p, 3)));
+    return a;
+}
+
 static mha_attention_plan describe_small(const mha_problem *p, bool backward)
 {
     const mha_cuda_small_plan plan = mha_cuda_plan_small(p, backward);
@@ -239,6 +254,7 @@ static void add_ways(mha_attention_plan *to, mha_cuda_ways ways, unsigned among)
         int32_t most;
         const char *before, *after;
     } all[] = {{MHA_CUDA_BY_DECODING, ways.decoded, "rows <= ", "decoded"},
+               {MHA_CUDA_BY_DECODING_MANY, ways.decoded_many, "rows <= ", "decoded together"},
                {MHA_CUDA_BY_SHORT_TILES, ways.short_rows, "193 to ", "64-key blocks"},
                {MHA_CUDA_BY_ORDER, ways.ordered, "rows, keys <= ", "dQ in order"},
                {MHA_CUDA_BY_SMALL_HEADS, ways.small, "rows, keys <= ", "small heads"}};
@@ -249,14 +265,19 @@ static void add_ways(mha_attention_plan *to, mha_cuda_ways ways, unsigned among)
     }
 }
 
+static mha_attention_plan describe_decoding(const mha_problem *p, unsigned among)
+{
+    return among & MHA_CUDA_BIT(MHA_CUDA_BY_DECODING_MANY) ? describe_many(p) : describe_decode(p);
+}
+
 static mha_attention_plan describe_tiles(const mha_problem *p)
 {
     const unsigned tiles = MHA_CUDA_BIT(MHA_CUDA_BY_TILES) | MHA_CUDA_BIT(MHA_CUDA_BY_SHORT_TILES);
     const int processors = mha_cuda_of(p->ctx)->processors;
     mha_cuda_plan plan;
     mha_cuda_plan_forward(&plan, p);
-    return plan.among & tiles ? describe(p, &plan, plan.tiles < processors ? plan.tiles : processors)
-                              : describe_decode(p); /* and small heads */
+    if (plan.among & tiles) return describe(p, &plan, plan.tiles < processors ? plan.tiles : processors);
+    return describe_decoding(p, plan.among); /* and small heads */
 }
 
 /* Why a call does not have the kernels for its type. */
@@ -283,7 +304,7 @@ mha_status mha_cuda_explain(const mha_problem *call, mha_attention_plan *to)
         *to = describe_small(p, false);
         break;
     case MHA_CUDA_PATH_DECODE:
-        *to = describe_decode(p);
+        *to = describe_decoding(p, mha_cuda_ways_among(p, mha_cuda_ways_forward(p)));
         break;
     case MHA_CUDA_PATH_TILES:
         *to = describe_tiles(p);
@@ -298,7 +319,8 @@ mha_status mha_cuda_explain(const mha_problem *call, mha_attention_plan *to)
     to->scratch_bytes = measure.used;
     if (copied) add_copies(to, obstacle_of(call));
     const mha_cuda_ways ways = mha_cuda_ways_forward(p);
-    if (mha_cuda_path_forward(p) == MHA_CUDA_PATH_TILES) add_ways(to, ways, mha_cuda_ways_among(p, ways));
+    if (mha_cuda_path_forward(p) == MHA_CUDA_PATH_TILES || mha_cuda_path_forward(p) == MHA_CUDA_PATH_DECODE)
+        add_ways(to, ways, mha_cuda_ways_among(p, ways));
     return MHA_OK;
 }
 

@@ -24,11 +24,12 @@ mha_cuda_backward_path mha_cuda_hopper_backward, mha_cuda_small_backward, mha_cu
 
 /* The same for those sequences of a call that go this way, and no others; `counts` says how many there are (spans.h). */
 mha_status mha_cuda_decode_some(const mha_problem *p, mha_arena *arena, bool run, const int32_t *counts);
+mha_status mha_cuda_decode_many_some(const mha_problem *p, mha_arena *arena, bool run, const int32_t *counts);
 mha_status mha_cuda_small_some(const mha_problem *p, bool run, const int32_t *counts);
 
-/* Blocks that share the keys of a head in a decode kernel; and those of all heads. */
-int32_t mha_cuda_decode_splits(const mha_problem *p);
+/* Blocks of all key heads, of the decode kernels for few rows and of those for many. */
 int64_t mha_cuda_decode_all_blocks(const mha_problem *p);
+int64_t mha_cuda_many_all_blocks(const mha_problem *p);
 
 /* The kernels for a float32 call: forward, and of gradients of rows and keys, which are told what the general ones are. */
 mha_cuda_kernel mha_cuda_float32_kernel(const mha_problem *p);

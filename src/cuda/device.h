@@ -25,6 +25,8 @@ typedef struct mha_cuda_device {
     CUfunction brief[2][MHA_CUDA_WIDTHS][MHA_CUDA_BACKWARD_KINDS][MHA_CUDA_STEPS]; /* dQ in order; NULL: likewise */
     CUfunction general[MHA_CUDA_GENERAL_KERNELS];
     CUfunction decode[2][MHA_CUDA_DECODE_WIDTHS]; /* by type and width */
+    CUfunction many[2][MHA_CUDA_MANY_WIDTHS][2];  /* likewise, for up to 64 rows and for more */
+    CUfunction merge[MHA_CUDA_MERGE_WIDTHS];      /* by columns of values */
     CUfunction kernels[MHA_CUDA_KERNEL_COUNT];    /* kernels.h */
     CUdeviceptr counter;                          /* int32, MHA_CUDA_COUNTERS of them, 0 between calls */
 

@@ -36,6 +36,19 @@ enum { MHA_CUDA_DECODE_ROWS = 16, MHA_CUDA_DECODE_THREADS = 160 };
 #define MHA_CUDA_DECODE_BLOCKS(width) ((width) > 64 ? 2 : 3)
 #define MHA_CUDA_DECODE_STAGES(width) ((width) > 64 ? 3 : 4)
 
+/* The same of a kernel of `d` columns of keys and `e` of values for up to 64 or 128 rows (decode_many.cu); rows of a block of the kernel
+ * that adds up their sums, a warp for each. */
+enum { MHA_CUDA_MANY_ROWS = 128, MHA_CUDA_MANY_TILE = 64, MHA_CUDA_MERGE_ROWS = 4 };
+#define MHA_CUDA_MANY_THREADS(rows)   ((rows) > 64 ? 384 : 160)
+#define MHA_CUDA_MANY_BLOCKS(d, rows) ((rows) > 64 || (d) > 128 ? 1 : 2)
+#define MHA_CUDA_MANY_STAGES(d, e, rows)        \
+    ((d) <= 64          ? 4                     \
+     : (d) <= 128       ? ((rows) > 64 ? 5 : 3) \
+     : (d) + (e) <= 320 ? 4                     \
+     : (d) <= 192       ? ((rows) > 64 ? 3 : 4) \
+     : (rows) > 64      ? 2                     \
+                        : 3)
+
 typedef struct mha_cuda_general {
     int32_t B, H, G, share;
     int32_t Tq, Tk, D, E; /* Tq and Tk: what a sequence has at most */

@@ -191,6 +191,8 @@ mha_status mha_cuda_hopper_forward(const mha_problem *p, mha_arena *arena, bool 
         }
     }
     if (plan.among & MHA_CUDA_BIT(MHA_CUDA_BY_DECODING)) TRY(mha_cuda_decode_some(&own, arena, run, s.span_counts));
+    if (plan.among & MHA_CUDA_BIT(MHA_CUDA_BY_DECODING_MANY))
+        TRY(mha_cuda_decode_many_some(&own, arena, run, s.span_counts));
     return plan.among & MHA_CUDA_BIT(MHA_CUDA_BY_SMALL_HEADS) ? mha_cuda_small_some(&own, run, s.span_counts) : MHA_OK;
 }
 

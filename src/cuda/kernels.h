@@ -52,7 +52,7 @@
 /* clang-format off */
 #define MHA_CUDA_MODULES(M)                                                                                            \
     M(forward) M(forward_wide) M(forward_f32) M(backward_f32) M(spans) M(backward) M(backward_brief) M(backward_wide) M(backward_maps) M(backward_sequences) M(rows)                    \
-    M(general_forward) M(general_backward) M(decode) M(small_forward) M(small_backward) M(norm) M(rotary) M(extra_keys) M(ops) M(product) M(product_half) \
+    M(general_forward) M(general_backward) M(decode) M(decode_many) M(decode_many_half) M(small_forward) M(small_backward) M(norm) M(rotary) M(extra_keys) M(ops) M(product) M(product_half) \
     M(product_plain) M(stats) M(stats_hopper) M(stats_pairs)
 /* clang-format on */
 

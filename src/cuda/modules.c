@@ -91,6 +91,18 @@ static mha_status find_brief(mha_context *ctx, mha_cuda_device *d)
     return MHA_OK;
 }
 
+static mha_status find_many(mha_context *ctx, mha_cuda_device *d)
+{
+    for (int n = 0; n < 2 * 2 * MHA_CUDA_MANY_WIDTHS; n++) {
+        int wide = n % 2, type = n / 2 / MHA_CUDA_MANY_WIDTHS, width = n / 2 % MHA_CUDA_MANY_WIDTHS;
+        TRY(find(ctx, &d->many[type][width][wide], type ? MHA_CUDA_M_decode_many_half : MHA_CUDA_M_decode_many,
+                 mha_cuda_many_name(type, width, wide), mha_cuda_many_shared(width, wide)));
+    }
+    for (int n = 0; n < MHA_CUDA_MERGE_WIDTHS; n++)
+        TRY(find(ctx, &d->merge[n], MHA_CUDA_M_decode_many, mha_cuda_merge_name(64 * (n + 1)), 0));
+    return MHA_OK;
+}
+
 mha_status mha_cuda_load_kernels(mha_context *ctx)
 {
     mha_cuda_device *d = mha_cuda_of(ctx);
@@ -107,5 +119,6 @@ mha_status mha_cuda_load_kernels(mha_context *ctx)
         TRY(find(ctx, &d->decode[type][width], MHA_CUDA_M_decode, mha_cuda_decode_name(type, width),
                  mha_cuda_decode_shared(width)));
     }
+    TRY(find_many(ctx, d));
     return find_others(ctx, d);
 }

@@ -7,6 +7,8 @@
 /* ---- Kernels ---------------------------------------------------------------------------------------------------- */
 
 const int mha_cuda_decode_widths[MHA_CUDA_DECODE_WIDTHS] = {64, 128, 256};
+const mha_cuda_many_columns mha_cuda_many_widths[MHA_CUDA_MANY_WIDTHS] = {
+    {64, 64}, {128, 128}, {192, 128}, {192, 192}, {256, 256}};
 
 /* The columns of the backward kernels, and the rows and keys of their tiles. */
 static const struct {
@@ -76,6 +78,21 @@ int mha_cuda_decode_width(const mha_problem *p)
     int width = 0;
     while (mha_cuda_decode_widths[width] < p->D || mha_cuda_decode_widths[width] < p->E) width++;
     return width;
+}
+
+int mha_cuda_many_width(const mha_problem *p)
+{
+    int width = 0;
+    while (mha_cuda_many_widths[width].keys < p->D || mha_cuda_many_widths[width].values < p->E) width++;
+    return width;
+}
+
+bool mha_cuda_many_is_wide(const mha_problem *p) { return p->share * mha_cuda_most_of(p, 2) > 64; }
+
+size_t mha_cuda_many_shared(int width, bool wide)
+{
+    int d = mha_cuda_many_widths[width].keys, e = mha_cuda_many_widths[width].values, rows = wide ? 128 : 64;
+    return 2 * (size_t)(rows * d + MHA_CUDA_MANY_STAGES(d, e, rows) * MHA_CUDA_MANY_TILE * (d + e)) + BARRIERS;
 }
 
 /* Kernels count with 32 bits. */
@@ -190,7 +207,7 @@ void mha_cuda_plan_forward(mha_cuda_plan *plan, const mha_problem *p)
 void mha_cuda_plan_anew(mha_cuda_plan *plan, const mha_problem *p)
 {
     mha_cuda_ways ways = mha_cuda_ways_forward(p);
-    ways.small = ways.decoded = MHA_CUDA_NONE;
+    ways.small = ways.decoded = ways.decoded_many = MHA_CUDA_NONE;
     plan_forward(plan, p, ways);
 }
 

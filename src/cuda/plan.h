@@ -33,6 +33,7 @@ typedef enum mha_cuda_kind {
 /* Widths of heads that there are kernels for: those of all, one more backward and for decoding, three more forward; and forward 64
  * once more, with blocks of fewer keys, for sequences of 193 to 256 rows. */
 enum { MHA_CUDA_WIDTHS = 2, MHA_CUDA_BACKWARD_WIDTHS = 3, MHA_CUDA_DECODE_WIDTHS = 3 };
+enum { MHA_CUDA_MANY_WIDTHS = 5, MHA_CUDA_MERGE_WIDTHS = 4 };
 enum { MHA_CUDA_SHORT = 5, MHA_CUDA_FORWARD_WIDTHS };
 
 typedef struct mha_cuda_plan {
@@ -86,12 +87,23 @@ int64_t mha_cuda_repair_blocks(mha_cuda_general_kernel kernel, int64_t pieces, i
 extern const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS];
 const char *mha_cuda_forward_name(int type, int width, mha_cuda_kind kind, bool few);
 const char *mha_cuda_decode_name(int type, int width);
+const char *mha_cuda_many_name(int type, int width, bool wide);
+const char *mha_cuda_merge_name(int columns);
 const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step);
 const char *mha_cuda_brief_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step);
 
 /* Columns of the decode kernels; which of them a call without obstacles runs: the smallest that holds D and E. */
 extern const int mha_cuda_decode_widths[MHA_CUDA_DECODE_WIDTHS];
 int mha_cuda_decode_width(const mha_problem *p);
+
+/* The same for those of many rows: columns of keys and of values; and whether there are more than 64 rows of a key head. */
+typedef struct mha_cuda_many_columns {
+    int keys, values;
+} mha_cuda_many_columns;
+
+extern const mha_cuda_many_columns mha_cuda_many_widths[MHA_CUDA_MANY_WIDTHS];
+int mha_cuda_many_width(const mha_problem *p);
+bool mha_cuda_many_is_wide(const mha_problem *p);
 
 /* Whether the kernels can count the rows of a call; otherwise MHA_UNSUPPORTED. */
 mha_status mha_cuda_check_sizes(const mha_problem *p);
@@ -122,6 +134,7 @@ int mha_cuda_forward_keys(int width, mha_cuda_kind kind);
 size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few);
 size_t mha_cuda_backward_shared(int width, mha_cuda_kind kind); /* width: 0 to 2, as above */
 size_t mha_cuda_decode_shared(int width);                       /* likewise */
+size_t mha_cuda_many_shared(int width, bool wide);
 
 /* Scratch of a call: what is not needed is NULL. */
 typedef struct mha_cuda_scratch {

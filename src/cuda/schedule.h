@@ -17,16 +17,17 @@
  * ones, and the same bits, alone and in any batch; where sequences are not alike, each kernel of a call leaves out those of the others. */
 typedef enum mha_cuda_way {
     MHA_CUDA_BY_TILES,
-    MHA_CUDA_BY_SHORT_TILES, /* forward, MHA_CUDA_SHORT_ABOVE rows and not many more: blocks of fewer keys */
-    MHA_CUDA_BY_ORDER,       /* backward, few rows and keys: dQ is summed in order */
-    MHA_CUDA_BY_DECODING,    /* forward, very few rows */
-    MHA_CUDA_BY_SMALL_HEADS, /* few rows and keys of narrow heads */
+    MHA_CUDA_BY_SHORT_TILES,   /* forward, MHA_CUDA_SHORT_ABOVE rows and not many more: blocks of fewer keys */
+    MHA_CUDA_BY_ORDER,         /* backward, few rows and keys: dQ is summed in order */
+    MHA_CUDA_BY_DECODING,      /* forward, very few rows */
+    MHA_CUDA_BY_SMALL_HEADS,   /* few rows and keys of narrow heads */
+    MHA_CUDA_BY_DECODING_MANY, /* forward, few rows, which with those of the other heads of their key head are many */
     MHA_CUDA_WAYS
 } mha_cuda_way;
 
 /* The most rows, and keys where they count, of a sequence that goes a way; NONE where none does. */
 typedef struct mha_cuda_ways {
-    int32_t short_rows, ordered, decoded, small;
+    int32_t short_rows, ordered, decoded, small, decoded_many;
 } mha_cuda_ways;
 
 enum { MHA_CUDA_NONE = -1, MHA_CUDA_SHORT_ABOVE = 192, MHA_CUDA_SHORT_ROWS = 256 };
@@ -35,6 +36,7 @@ MHA_CUDA_SHARED mha_cuda_way mha_cuda_way_of(mha_cuda_ways w, int32_t rows, int3
 {
     if (rows <= w.small && keys <= w.small) return MHA_CUDA_BY_SMALL_HEADS;
     if (rows <= w.decoded) return MHA_CUDA_BY_DECODING;
+    if (rows <= w.decoded_many) return MHA_CUDA_BY_DECODING_MANY;
     if (rows <= w.ordered && keys <= w.ordered) return MHA_CUDA_BY_ORDER;
     return rows > MHA_CUDA_SHORT_ABOVE && rows <= w.short_rows ? MHA_CUDA_BY_SHORT_TILES : MHA_CUDA_BY_TILES;
 }
@@ -126,6 +128,26 @@ MHA_CUDA_SHARED int32_t mha_cuda_decode_blocks(int32_t width, int32_t Tk, int al
     int32_t all = (Tk - 1) / mha_cuda_decode_keys(width, Tk) + 1,
             most = (brief - 1) / mha_cuda_decode_keys(width, brief) + 1;
     return alike || all > most ? all : most;
+}
+
+/* The same for the kernels of many rows. The sums of a block are as long as its rows, so blocks of long sequences, of which there are
+ * enough, have more keys. */
+enum { MHA_CUDA_MANY_LONG = 8192, MHA_CUDA_MANY_LONGER = 32768 };
+
+MHA_CUDA_SHARED int32_t mha_cuda_many_keys(int32_t length)
+{
+    return length < MHA_CUDA_MANY_LONG ? 256 : length < MHA_CUDA_MANY_LONGER ? 512 : 1024;
+}
+
+MHA_CUDA_SHARED int32_t mha_cuda_many_blocks(int32_t Tk, int alike)
+{
+    const int32_t ends[] = {Tk, MHA_CUDA_MANY_LONG - 1, MHA_CUDA_MANY_LONGER - 1};
+    int32_t most = 0;
+    for (int n = 0; n < (alike ? 1 : 3); n++) {
+        int32_t keys = ends[n] < Tk ? ends[n] : Tk, own = (keys - 1) / mha_cuda_many_keys(keys) + 1;
+        if (own > most) most = own;
+    }
+    return most;
 }
 
 #endif

@@ -60,10 +60,14 @@ static void load(void *function, void *library, const char *name)
     memcpy(function, &symbol, sizeof symbol);
 }
 
+/* The GPU's own context; threads begin without a current one. */
+static CUcontext primary;
+
+void gpu_enter(void) { MUST(cuCtxSetCurrent(primary)); }
+
 bool gpu_open(char *why, size_t size)
 {
     CUdevice device;
-    CUcontext context;
     if (mha_device_describe("cuda", why, size)) return false;
     if (cu.cuInit) return true;
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -72,8 +76,8 @@ bool gpu_open(char *why, size_t size)
     FUNCTIONS(LOAD)
     MUST(cuInit(0));
     MUST(cuDeviceGet(&device, 0));
-    MUST(cuDevicePrimaryCtxRetain(&context, device));
-    MUST(cuCtxSetCurrent(context));
+    MUST(cuDevicePrimaryCtxRetain(&primary, device));
+    gpu_enter();
     return true;
 }
 

@@ -6,8 +6,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Whether "cuda" can be used; otherwise why not. Opens the driver. */
+/* Whether "cuda" can be used; otherwise why not. Opens the driver, whose context becomes that of the calling thread. */
 bool gpu_open(char *why, size_t size);
+
+/* The same for another thread, which has none until then. */
+void gpu_enter(void);
 
 /* Device memory of so many bytes, all 0xFF (NaN in every float type), with a guard behind it. gpu_free returns whether
  * the guard is untouched. */

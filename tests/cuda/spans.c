@@ -2,6 +2,7 @@
 #include "cuda/gpu.h"
 #include "support/numbers.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,9 +45,14 @@ static void collect(spans *m)
     }
 }
 
+/* One call at a time: contexts of several threads share that of the GPU. */
+static pthread_mutex_t calling = PTHREAD_MUTEX_INITIALIZER;
+
 void spans_to_device(spans *m)
 {
     size_t bytes = 0;
+    pthread_mutex_lock(&calling);
+    gpu_enter();
     collect(m);
     for (int n = 0; n < m->span_count; n++) bytes += (size_t)(m->spans[n].high - m->spans[n].low) + APART;
     m->memory = gpu_make(bytes);
@@ -82,4 +88,5 @@ void spans_to_host(spans *m)
         printf("    a kernel wrote behind the memory of a call\n");
         exit(1);
     }
+    pthread_mutex_unlock(&calling);
 }

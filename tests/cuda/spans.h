@@ -22,7 +22,8 @@ typedef struct spans {
 /* Adds a tensor, which may be none, to a call that starts from zeros. */
 void spans_add(spans *m, mha_tensor *t);
 
-/* From then on the tensors lie on the GPU; and back. Ends the program if a kernel wrote behind the memory. */
+/* From then on the tensors lie on the GPU; and back. Between the two no other thread may be. Ends the program if a kernel wrote behind
+ * the memory. */
 void spans_to_device(spans *m);
 void spans_to_host(spans *m);
 

@@ -138,7 +138,7 @@ static void check_drawn(attention_case (*draw_case)(rng *r), uint64_t from)
         status =
             mha_attention_explain(ctx, &plan, p->out.view, &p->extras, p->q.view, p->k.view, p->v.view, &p->options);
         bool decode =
-            strstr(plan.kernel, "decode_") && p->query_rows * c.H <= 16 * c.G; /* packed sequences may be brief */
+            strstr(plan.kernel, "decode_") && p->query_rows * c.H <= 128 * c.G; /* packed sequences may be brief */
         bool narrow = strstr(plan.kernel, "small_") && c.D <= 32 && c.E <= 32;
         expect(!status &&
                    (decode || narrow || (strstr(plan.kernel, "forward_") && strstr(plan.kernel, kind_of(&c, p)))) &&
@@ -210,12 +210,14 @@ TEST(any_mask_and_dropout)
  * often than by chance, with 64 columns. */
 static attention_case draw_decode(rng *r)
 {
-    static const int64_t lengths[] = {511, 512, 513, 1023, 1024, 1025, 4095, 4096, 4097, 5121};
+    static const int64_t lengths[] = {255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 4095, 4096, 4097, 5121};
     bool boundary = rng_chance(r, 0.2);
+    const int64_t most = rng_chance(r, 0.5) ? 16 : 128;
     int64_t D = boundary ? 8 * rng_between(r, 1, 8) : any_width(r), E = rng_chance(r, 0.5) ? D : any_width(r);
-    int64_t share = rng_between(r, 1, 8), G = rng_between(r, 1, 2), rows = rng_between(r, 1, 16 / share),
+    int64_t share = rng_between(r, 1, rng_chance(r, 0.8) ? most / 2 : most), G = rng_between(r, 1, 2),
+            rows = rng_between(r, 1, most / share < 16 ? most / share : 16),
             keys = rng_chance(r, 0.5) ? rng_between(r, 1, 200) : rng_between(r, 201, 1700);
-    if (boundary) keys = lengths[rng_between(r, 0, 9)], E = 8 * rng_between(r, 1, 8);
+    if (boundary) keys = lengths[rng_between(r, 0, 12)], E = 8 * rng_between(r, 1, 8);
     attention_case c = case_plain(rng_between(r, 1, 3), G * share, G, rows, keys, D, E);
     case_set_type(&c, rng_chance(r, 0.5) ? MHA_BFLOAT16 : MHA_FLOAT16);
     c.layout_k = c.layout_v = rng_chance(r, 0.5) ? LAYOUT_DENSE : LAYOUT_SWAPPED;

@@ -252,7 +252,8 @@ TEST(names_of_kernels_are_all_different)
 {
     const char
         *names[4 * MHA_CUDA_FORWARD_WIDTHS * MHA_CUDA_KINDS + 2 * MHA_CUDA_BACKWARD_WIDTHS * (MHA_CUDA_KINDS + 6) +
-               2 * MHA_CUDA_DECODE_WIDTHS + 2 * 4 * MHA_CUDA_WIDTHS + MHA_CUDA_GENERAL_KERNELS];
+               2 * MHA_CUDA_DECODE_WIDTHS + 4 * MHA_CUDA_MANY_WIDTHS + MHA_CUDA_MERGE_WIDTHS + 2 * 4 * MHA_CUDA_WIDTHS +
+               MHA_CUDA_GENERAL_KERNELS];
     int count = 0;
     for (int n = 0; n < 2 * MHA_CUDA_FORWARD_WIDTHS * MHA_CUDA_KINDS; n++) {
         int type = n % 2, width = n / 2 % MHA_CUDA_FORWARD_WIDTHS;
@@ -278,6 +279,8 @@ TEST(names_of_kernels_are_all_different)
                                                           : MHA_CUDA_CONVERT);
     for (int n = 0; n < 2 * MHA_CUDA_DECODE_WIDTHS; n++)
         names[count++] = mha_cuda_decode_name(n / MHA_CUDA_DECODE_WIDTHS, n % MHA_CUDA_DECODE_WIDTHS);
+    for (int n = 0; n < 4 * MHA_CUDA_MANY_WIDTHS; n++) names[count++] = mha_cuda_many_name(n % 2, n / 4, n / 2 % 2);
+    for (int columns = 64; columns <= 256; columns += 64) names[count++] = mha_cuda_merge_name(columns);
     for (int n = 0; n < MHA_CUDA_GENERAL_KERNELS; n++) names[count++] = mha_cuda_general_names[n];
     for (int a = 0; a < count; a++)
         for (int b = 0; b < a; b++) expect(strcmp(names[a], names[b]) != 0, "%s twice", names[a]);

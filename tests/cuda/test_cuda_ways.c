@@ -8,16 +8,25 @@
 /* Each sequence by its own rows and keys; a call has the kernels of all that it may have sequences for. */
 TEST(ways_of_sequences)
 {
-    const mha_cuda_ways all = {.short_rows = 256, .ordered = 100, .decoded = 4, .small = 16},
-                        none = {MHA_CUDA_NONE, MHA_CUDA_NONE, MHA_CUDA_NONE, MHA_CUDA_NONE};
+    const mha_cuda_ways all = {.short_rows = 256, .ordered = 100, .decoded = 4, .small = 16, .decoded_many = 9},
+                        none = {MHA_CUDA_NONE, MHA_CUDA_NONE, MHA_CUDA_NONE, MHA_CUDA_NONE, MHA_CUDA_NONE};
     static const struct {
         int32_t rows, keys;
         mha_cuda_way way;
-    } cases[] = {
-        {16, 16, MHA_CUDA_BY_SMALL_HEADS}, {4, 17, MHA_CUDA_BY_DECODING},      {0, 17, MHA_CUDA_BY_DECODING},
-        {5, 17, MHA_CUDA_BY_ORDER},        {100, 100, MHA_CUDA_BY_ORDER},      {17, 101, MHA_CUDA_BY_TILES},
-        {192, 9, MHA_CUDA_BY_TILES},       {193, 9, MHA_CUDA_BY_SHORT_TILES},  {256, 9, MHA_CUDA_BY_SHORT_TILES},
-        {257, 9, MHA_CUDA_BY_TILES},       {4, 1 << 30, MHA_CUDA_BY_DECODING}, {17, 16, MHA_CUDA_BY_ORDER}};
+    } cases[] = {{16, 16, MHA_CUDA_BY_SMALL_HEADS},
+                 {4, 17, MHA_CUDA_BY_DECODING},
+                 {0, 17, MHA_CUDA_BY_DECODING},
+                 {5, 17, MHA_CUDA_BY_DECODING_MANY},
+                 {9, 1 << 30, MHA_CUDA_BY_DECODING_MANY},
+                 {10, 17, MHA_CUDA_BY_ORDER},
+                 {100, 100, MHA_CUDA_BY_ORDER},
+                 {17, 101, MHA_CUDA_BY_TILES},
+                 {192, 9, MHA_CUDA_BY_TILES},
+                 {193, 9, MHA_CUDA_BY_SHORT_TILES},
+                 {256, 9, MHA_CUDA_BY_SHORT_TILES},
+                 {257, 9, MHA_CUDA_BY_TILES},
+                 {4, 1 << 30, MHA_CUDA_BY_DECODING},
+                 {17, 16, MHA_CUDA_BY_ORDER}};
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
         mha_cuda_way got = mha_cuda_way_of(all, cases[n].rows, cases[n].keys);
         expect(got == cases[n].way, "case %zu: %d, not %d", n, got, cases[n].way);

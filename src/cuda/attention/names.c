@@ -45,6 +45,27 @@ const char *mha_cuda_decode_name(int type, int width)
     return names[type][width];
 }
 
+const char *mha_cuda_many_name(int type, int width, bool wide)
+{
+#define NAMES(kernel)                                                                                 \
+    {                                                                                                 \
+        {kernel "_64", kernel "_64_128_rows"}, {kernel "_128", kernel "_128_128_rows"},               \
+            {kernel "_192_128", kernel "_192_128_128_rows"}, {kernel "_192", kernel "_192_128_rows"}, \
+            {kernel "_256", kernel "_256_128_rows"},                                                  \
+    }
+    static const char *const names[TYPES][MHA_CUDA_MANY_WIDTHS][2] = {NAMES("decode_many_bf16"),
+                                                                      NAMES("decode_many_f16")};
+#undef NAMES
+    return names[type][width][wide];
+}
+
+const char *mha_cuda_merge_name(int columns)
+{
+    static const char *const names[MHA_CUDA_MERGE_WIDTHS] = {"decode_merge_64", "decode_merge_128", "decode_merge_192",
+                                                             "decode_merge_256"};
+    return names[columns / 64 - 1];
+}
+
 const char *const mha_cuda_general_names[MHA_CUDA_GENERAL_KERNELS] = {[MHA_CUDA_FORWARD] = "general_forward_64",
                                                                       [MHA_CUDA_FORWARD_WIDE] = "general_forward_128",
                                                                       [MHA_CUDA_REPAIR] = "general_repair_64",

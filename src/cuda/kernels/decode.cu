@@ -10,17 +10,19 @@
  * q when they are brought. With 256 columns, tiles have 32 keys, so that two blocks fit into a multiprocessor, and two warps share 16
  * keys: both compute their scores, and each has half of the columns of values, because sums of all of them and the rest would need
  * more registers than two blocks leave. */
-#include "attention/decode.h"
-#include "exact.cuh"
-#include "hopper.cuh"
-#include "schedule.h"
-#include <limits.h>
+#include "decode.cuh"
 
 namespace
 {
 
 enum { WARPS = 4, ROWS = MHA_CUDA_DECODE_ROWS, COMPUTE = 32 * WARPS };
 enum { FETCHED = 2, FIRST_BLOCKS = 396 }; /* tiles, of blocks that the GPU may have at first */
+
+/* How blocks share keys. */
+template <int W> struct few_rows {
+    enum { TILE = MHA_CUDA_DECODE_TILE(W), WAY = MHA_CUDA_BY_DECODING };
+    static MHA_DEVICE int keys(int length) { return mha_cuda_decode_keys(W, length); }
+};
 
 /* Tiles of KEYS keys; GROUPS of warps with 16 keys each, and in a group a warp for each of SIDES, COLUMNS of the values. */
 template <typename T, int W> struct shared_memory {
@@ -34,75 +36,6 @@ template <typename T, int W> struct shared_memory {
     unsigned lost; /* rows that have to be computed in float64 */
     alignas(8) uint64_t full[STAGES], empty[STAGES];
 };
-
-/* exp */
-MHA_DEVICE float weight_of(float x) { return exp2_fast(x * 1.44269504f); }
-
-/* Where piece `piece` (8 numbers) of a row lies in a tile of KEYS rows. */
-template <int KEYS> MHA_DEVICE uint32_t piece_at(uint32_t tile, int row, int piece)
-{
-    return tile + piece / 8 * KEYS * ROW_BYTES + row * ROW_BYTES + ((piece % 8) ^ (row % 8)) * 16;
-}
-
-/* A block's part: keys [first, last) of a key head, none if no row sees them; `parts` blocks of the head have keys, from block
- * `lowest` on. */
-struct part {
-    sequence s;
-    int g, head, split, first, last, lowest, parts; /* `head` of all sequences; -1: there is nothing for the block */
-    int queries, rows;                              /* of a query head, and of the key head */
-    int64_t base;                                   /* the number of the head's first block among all */
-};
-
-/* Split `split` of key head g of a sequence. */
-template <int W> MHA_DEVICE part part_of(const mha_cuda_decode &c, const sequence &s, int g, int split, int64_t base)
-{
-    enum { KEYS = MHA_CUDA_DECODE_TILE(W) };
-    /* Padding is written here, too. There is memory for it, or only for the rows that are no padding. */
-    int queries = s.padded <= c.room / c.g.share ? s.padded : s.queries;
-    part p = {s, g, s.b * c.g.G + g, split, 0, 0, 0, 0, queries, queries * c.g.share, base};
-    if (s.queries <= 0) return p;
-    int low = visible_keys(c.g, s, 0).low, high = visible_keys(c.g, s, s.queries - 1).high;
-    if (low >= high) return p;
-    int shift = __ffs(mha_cuda_decode_keys(W, s.length)) - 1; /* a power of two */
-    p.first = max(split << shift, low / KEYS * KEYS), p.last = min((split + 1) << shift, high);
-    p.lowest = low >> shift, p.parts = ((high - 1) >> shift) - p.lowest + 1;
-    return p;
-}
-
-/* That of a block, where each sequence has as many. */
-template <int W> MHA_DEVICE part part_of(const mha_cuda_decode &c, int n)
-{
-    int head = c.first_head + n / c.splits;
-    return part_of<W>(c, sequence_of(c.g, head / c.g.G), head % c.g.G, n % c.splits, (int64_t)head * c.splits);
-}
-
-/* And where sequences lie packed: all threads of the block look for the sequence of its slot. */
-template <int W> MHA_DEVICE part part_of_slot(const mha_cuda_decode &c, int n, int &found)
-{
-    const general &g = c.g;
-    const int least = mha_cuda_decode_least(W), slot = n / g.G;
-    if (threadIdx.x == 0) found = g.B;
-    __syncthreads();
-    bool falls = false;
-    for (int b = threadIdx.x; b < g.B; b += blockDim.x) {
-        sequence s = sequence_of(g, b);
-        falls = falls || limit(integer(g.key_starts, b + 1), 0, g.k.size[2]) < s.key_row;
-        int first = mha_cuda_first_slot(b, s.key_row, least, 0, true), count = max(1, (s.keys + least - 1) / least);
-        if (slot >= first && slot < first + count) atomicMin(&found, b);
-    }
-    /* Where starts fall, sequences would have slots in common, and blocks of one would wait for others in vain, in this call and the next. */
-    if (__syncthreads_or(falls) || found == g.B) return {{}, 0, -1};
-    const sequence s = sequence_of(g, found);
-    int first = mha_cuda_first_slot(found, s.key_row, least, 0, true);
-    return part_of<W>(c, s, n % g.G, slot - first, (int64_t)(n % g.G) * c.slots + first);
-}
-
-/* Whether a part is this launch's: one of its heads, of a sequence that is decoded. */
-MHA_DEVICE bool is_here(const mha_cuda_decode &c, const part &p)
-{
-    return p.head >= c.first_head && p.head < c.first_head + c.heads &&
-           (c.alike || mha_cuda_way_of(c.ways, p.s.queries, p.s.length) == MHA_CUDA_BY_DECODING);
-}
 
 /* Copies tiles n to n + count - 1, as many of them as there are. */
 template <typename T, int W>
@@ -129,7 +62,7 @@ MHA_DEVICE void copy_tiles(shared_memory<T, W> &s, const mha_cuda_decode &c, con
 template <int W> MHA_DEVICE void fetch_tiles(const mha_cuda_decode &c)
 {
     enum { KEYS = MHA_CUDA_DECODE_TILE(W) };
-    const part p = part_of<W>(c, blockIdx.x);
+    const part p = part_of<few_rows<W>>(c, blockIdx.x);
 #pragma unroll 1
     for (int j = p.first; j < min(p.last, p.first + FETCHED * KEYS); j += KEYS)
         for (int panel = 0; panel < W / PANEL; panel++) {
@@ -150,34 +83,6 @@ template <typename T, int W> MHA_DEVICE void bring_rows(shared_memory<T, W> &s, 
             s.q[r * shared_memory<T, W>::QUERY_PITCH + d] =
                 there && d < g.D ? ((const T *)g.q.data)[from + d * g.q.stride[3]] : T(0.0f);
     }
-}
-
-/* A row of a key head: its query head, its place there, and the keys that it sees by position. */
-struct row {
-    int head, i;
-    range visible;
-};
-
-MHA_DEVICE row row_of(const general &c, const part &p, int n)
-{
-    int i = n % p.queries;
-    return {p.g * c.share + n / p.queries, i, n < p.rows ? visible_to_row(c, p.s, i) : range{0, 0}};
-}
-
-/* A score with options: a function, so that the loop over tiles stays short. */
-__device__ __noinline__ float score_with_options(const general &c, int b, int64_t offset, row r, int key, float dot)
-{
-    sequence s = {};
-    s.b = b, s.offset = offset;
-    score<float> x = score_of<float>(c, s, r.head, r.i, key, r.visible, dot);
-    return x.visible ? held(x.masked) : -INFINITY;
-}
-
-/* The score of a row and a key from their product: -infinity if it is not visible, NaN if float32 did not hold it. */
-template <bool PLAIN> MHA_DEVICE float score_at(const general &c, const part &p, const row &r, int key, float dot)
-{
-    if (!PLAIN) return score_with_options(c, p.s.b, p.s.offset, r, key, dot);
-    return key >= r.visible.low && key < r.visible.high ? held(dot * c.scale) : -INFINITY;
 }
 
 template <typename T, int W, bool PLAIN>
@@ -298,53 +203,9 @@ MHA_DEVICE void compute_tiles(shared_memory<T, W> &s, const mha_cuda_decode &c, 
 
 /* ---- Results ---------------------------------------------------------------------------------------------------- */
 
-/* A row in float64, by a warp. */
-template <int W> __device__ __noinline__ void finish_exactly(const general &c, int b, int h, int i)
-{
-    const sequence s = sequence_of(c, b);
-    int lane = threadIdx.x % 32;
-    range r = visible_keys(c, s, i);
-    double top = c.sinks.data ? (double)load(c.sinks, place(c.sinks, 0, h, 0, 0)) : -INFINITY, sink = top, sum = 0;
-    double o[W / 32] = {};
-    for (int j = r.low + lane; j < r.high; j += 32) {
-        score<double> x = exact_score(c, s, h, i, j);
-        if (x.visible) top = fmax(top, x.masked);
-    }
-    for (int n = 16; n; n /= 2) top = fmax(top, __shfl_xor_sync(~0u, top, n));
-    for (int j = r.low; j < r.high; j += 32) {
-        double own = 0;
-        if (j + lane < r.high) {
-            score<double> x = exact_score(c, s, h, i, j + lane);
-            if (x.visible) own = exp(x.masked - top);
-        }
-        sum += own;
-        for (int n = 0; n < min(32, r.high - j); n++) {
-            double by = __shfl_sync(~0u, own, n);
-            int64_t at = place(c.v, s.key_batch, h / c.share, s.key_row + j + n, lane);
-            for (int e = 0; by != 0 && e < W / 32; e++)
-                if (lane + 32 * e < c.E) o[e] += by * load(c.v, at + 32 * e);
-        }
-    }
-    for (int n = 16; n; n /= 2) sum += __shfl_xor_sync(~0u, sum, n);
-    if (c.sinks.data) sum += exp(sink - top);
-    for (int e = 0; e < W / 32; e++)
-        if (lane + 32 * e < c.E)
-            store(c.out, place(c.out, s.query_batch, h, s.query_row + i, lane + 32 * e), o[e] / sum);
-    if (lane == 0) store_softmax(c, s, h, i, {top, sum});
-}
-
 MHA_DEVICE void add(float4 &to, float by, float4 x)
 {
     to.x = fmaf(by, x.x, to.x), to.y = fmaf(by, x.y, to.y), to.z = fmaf(by, x.z, to.z), to.w = fmaf(by, x.w, to.w);
-}
-
-/* Four columns of a row of `out` from `column` on; none from E on. */
-MHA_DEVICE void put(const general &g, const part &p, int h, int i, int column, float4 x)
-{
-    if (column >= g.E) return;
-    int64_t at = place(g.out, p.s.query_batch, h, p.s.query_row + i, column);
-    store(g.out, at, x.x), store(g.out, at + g.out.stride[3], x.y);
-    store(g.out, at + 2 * g.out.stride[3], x.z), store(g.out, at + 3 * g.out.stride[3], x.w);
 }
 
 /* Adds up what the blocks of a key head have found, in their order, but for rows that are lost. LANES threads have a row together, FOURS
@@ -407,22 +268,10 @@ template <int W> MHA_DEVICE unsigned merge(const mha_cuda_decode &c, const part 
         float by = sees ? 1 / sum : 0;
 #pragma unroll
         for (int f = 0; f < FOURS; f++)
-            put(g, p, h, i, 4 * (lane + LANES * f), make_float4(o[f].x * by, o[f].y * by, o[f].z * by, o[f].w * by));
+            put(g, p, h, i, 4 * (lane + LANES * f), {o[f].x * by, o[f].y * by, o[f].z * by, o[f].w * by});
         if (lane == 0) store_softmax(g, p.s, h, i, sees ? softmax{top, sum} : softmax{-INFINITY, 0});
     }
     return lost_rows;
-}
-
-/* Rows of padding that there is no memory for. */
-MHA_DEVICE void clear_padding(const mha_cuda_decode &c, const part &p)
-{
-    const general &g = c.g;
-    for (int h = p.g * g.share; h < (p.g + 1) * g.share; h++)
-        for (int64_t n = threadIdx.x; n < (int64_t)(p.s.padded - p.queries) * (g.E / 4); n += COMPUTE) {
-            int i = p.queries + (int)(n / (g.E / 4)), column = (int)(n % (g.E / 4)) * 4;
-            put(g, p, h, i, column, make_float4(0, 0, 0, 0));
-            if (column == 0) store_softmax(g, p.s, h, i, softmax{-INFINITY, 0});
-        }
 }
 
 /* Whether this block is the last one of its head to come here, with its sums in memory. */
@@ -461,8 +310,8 @@ template <typename T, int W> MHA_DEVICE void decode(const mha_cuda_decode &c)
     }
     wait_for_last();
     if (c.count && *c.count == 0) return;
-    const part p = c.slots ? part_of_slot<W>(c, blockIdx.x, s.found) : part_of<W>(c, blockIdx.x);
-    if (!is_here(c, p)) return;
+    const part p = c.slots ? part_of_slot<few_rows<W>>(c, blockIdx.x, s.found) : part_of<few_rows<W>>(c, blockIdx.x);
+    if (!is_here<few_rows<W>>(c, p)) return;
     if (threadIdx.x == 0) s.lost = 0;
     if (p.first < p.last) {
         if (threadIdx.x == COMPUTE) { /* the first tiles are on their way before anything else is done */
@@ -482,7 +331,7 @@ template <typename T, int W> MHA_DEVICE void decode(const mha_cuda_decode &c)
         if (!is_last(s, c, p)) return;
     } else if (p.parts || p.split > 0 || threadIdx.x >= COMPUTE) return; /* where no row sees a key, the first block says so */
     unsigned lost = merge<W>(c, p);
-    clear_padding(c, p);
+    clear_padding<COMPUTE>(c, p);
     bool any_lost = group_any(1, COMPUTE, lost);
     forget_sums<W>(c, p);
     if (!any_lost) return;

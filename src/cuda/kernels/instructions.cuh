@@ -60,6 +60,11 @@ MHA_DEVICE uint4 get_piece(uint32_t at)
     return x;
 }
 
+MHA_DEVICE void put_piece(uint32_t at, uint4 x)
+{
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
+}
+
 MHA_DEVICE void clear_piece(uint32_t at)
 {
     asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(at), "r"(0) : "memory");

@@ -153,6 +153,7 @@ MHA_DEVICE float2 get_shared_pair(uint32_t at) { return get_from<float2>(at); }
 MHA_DEVICE uint4 get_piece(uint32_t at) { return get_from<uint4>(at); }
 MHA_DEVICE void put_shared(uint32_t at, uint32_t x) { put_to(at, x); }
 MHA_DEVICE void put_shared_pair(uint32_t at, float x, float y) { put_to(at, make_float2(x, y)); }
+MHA_DEVICE void put_piece(uint32_t at, uint4 x) { put_to(at, x); }
 MHA_DEVICE void clear_piece(uint32_t at) { put_to(at, make_uint4(0, 0, 0, 0)); }
 MHA_DEVICE void add_float(float *to, float x) { *to += x; }
 MHA_DEVICE void put_float(float *to, float x) { *to = x; }
