@@ -25,11 +25,11 @@ extern const nn_name nn_lm_names[];
  * put elsewhere. */
 extern const nn_key nn_score_keys[], nn_each_token_keys[], nn_answer_keys[];
 extern const nn_name nn_score_names[], nn_each_token_names[], nn_answer_names[];
-#define NN_DECODER_HEADS                                                                                               \
-    {                                                                                                                  \
-        {"ForCausalLM", {NULL}, NULL}, {"ForSequenceClassification", {nn_score_keys}, nn_score_names},                 \
-            {"ForTokenClassification", {nn_each_token_keys}, nn_each_token_names},                                     \
-            {"ForQuestionAnswering", {nn_each_token_keys, nn_answer_keys}, nn_answer_names, .prefix = "transformer."}, \
+#define NN_DECODER_HEADS                                                                                           \
+    {                                                                                                              \
+        {"ForCausalLM", {NULL}, NULL, NULL}, {"ForSequenceClassification", {nn_score_keys}, nn_score_names, NULL}, \
+            {"ForTokenClassification", {nn_each_token_keys}, nn_each_token_names, NULL},                           \
+            {"ForQuestionAnswering", {nn_each_token_keys, nn_answer_keys}, nn_answer_names, "transformer."},       \
     }
 
 /* What other decoders share with later ones of their kind. */

@@ -52,8 +52,8 @@ const nn_family nn_family_gpt2 = {
     .names = {nn_gpt2_names, nn_lm_names},
     .prefix = "transformer.",
     .unused = unused,
-    .heads = {{"LMHeadModel", {NULL}, NULL},
-              {"ForSequenceClassification", {nn_score_keys}, nn_score_names},
-              {"ForTokenClassification", {nn_each_token_keys}, nn_each_token_names},
-              {"ForQuestionAnswering", {nn_each_token_keys, nn_answer_keys}, nn_answer_names}},
+    .heads = {{"LMHeadModel", {NULL}, NULL, NULL},
+              {"ForSequenceClassification", {nn_score_keys}, nn_score_names, NULL},
+              {"ForTokenClassification", {nn_each_token_keys}, nn_each_token_names, NULL},
+              {"ForQuestionAnswering", {nn_each_token_keys, nn_answer_keys}, nn_answer_names, NULL}},
 };

@@ -27,5 +27,6 @@ const nn_family nn_family_openai_gpt = {
     .names = {names, nn_gpt2_names, nn_lm_names},
     .prefix = "transformer.",
     .unused = unused,
-    .heads = {{"LMHeadModel", {NULL}, NULL}, {"ForSequenceClassification", {nn_score_keys}, nn_score_names}},
+    .heads = {{"LMHeadModel", {NULL}, NULL, NULL},
+              {"ForSequenceClassification", {nn_score_keys}, nn_score_names, NULL}},
 };

@@ -126,8 +126,8 @@ const nn_family nn_family_bert = {
     .names = {nn_bert_names},
     .prefix = "bert.",
     .unused = unused,
-    .heads = {{"ForMaskedLM", {nn_masked_keys}, masked_names},
-              {"ForSequenceClassification", {nn_class_keys}, class_names},
-              {"ForTokenClassification", {nn_row_keys, nn_named_keys}, nn_token_names},
-              {"ForQuestionAnswering", {nn_row_keys}, nn_span_names}},
+    .heads = {{"ForMaskedLM", {nn_masked_keys}, masked_names, NULL},
+              {"ForSequenceClassification", {nn_class_keys}, class_names, NULL},
+              {"ForTokenClassification", {nn_row_keys, nn_named_keys}, nn_token_names, NULL},
+              {"ForQuestionAnswering", {nn_row_keys}, nn_span_names, NULL}},
 };

@@ -96,8 +96,8 @@ const nn_family nn_family_distilbert = {
     .names = {names},
     .prefix = "distilbert.",
     .unused = unused,
-    .heads = {{"ForMaskedLM", {masked_keys}, masked_names},
-              {"ForSequenceClassification", {class_keys}, class_names},
-              {"ForTokenClassification", {nn_row_keys, nn_named_keys}, nn_token_names},
-              {"ForQuestionAnswering", {nn_row_keys}, nn_span_names}},
+    .heads = {{"ForMaskedLM", {masked_keys}, masked_names, NULL},
+              {"ForSequenceClassification", {class_keys}, class_names, NULL},
+              {"ForTokenClassification", {nn_row_keys, nn_named_keys}, nn_token_names, NULL},
+              {"ForQuestionAnswering", {nn_row_keys}, nn_span_names, NULL}},
 };

@@ -104,8 +104,8 @@ const nn_family nn_family_modernbert = {
                .half = true},
     .prefix = "model.",
     .unused = unused,
-    .heads = {{"ForMaskedLM", {masked_keys}, masked_names},
-              {"ForSequenceClassification", {row_keys, pool_keys}, class_names},
-              {"ForTokenClassification", {row_keys, nn_named_keys}, class_names},
-              {"ForQuestionAnswering", {row_keys}, class_names}},
+    .heads = {{"ForMaskedLM", {masked_keys}, masked_names, NULL},
+              {"ForSequenceClassification", {row_keys, pool_keys}, class_names, NULL},
+              {"ForTokenClassification", {row_keys, nn_named_keys}, class_names, NULL},
+              {"ForQuestionAnswering", {row_keys}, class_names, NULL}},
 };

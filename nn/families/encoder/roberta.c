@@ -39,10 +39,10 @@ static const char *const unused[] = {"lm_head.bias",        "lm_head.decoder.wei
     {                                                                                                     \
         .type = model_type, .keys = {nn_bert_keys, keys}, .names = {nn_bert_names}, .prefix = "roberta.", \
         .unused = unused, .heads = {                                                                      \
-            {"ForMaskedLM", {nn_masked_keys, masked_keys}, masked_names},                                 \
-            {"ForSequenceClassification", {nn_class_keys}, class_names},                                  \
-            {"ForTokenClassification", {nn_row_keys, nn_named_keys}, nn_token_names},                     \
-            {"ForQuestionAnswering", {nn_row_keys}, nn_span_names}                                        \
+            {"ForMaskedLM", {nn_masked_keys, masked_keys}, masked_names, NULL},                           \
+            {"ForSequenceClassification", {nn_class_keys}, class_names, NULL},                            \
+            {"ForTokenClassification", {nn_row_keys, nn_named_keys}, nn_token_names, NULL},               \
+            {"ForQuestionAnswering", {nn_row_keys}, nn_span_names, NULL}                                  \
         }                                                                                                 \
     }
 

@@ -156,7 +156,7 @@ const nn_family nn_family_bart = {
     .keys = {nn_bart_keys, keys},
     .names = {nn_bart_names},
     .unused = nn_pair_unused,
-    .heads = {{"ForConditionalGeneration", {NULL}, NULL},
-              {"ForSequenceClassification", {row_keys, class_keys}, class_names},
-              {"ForQuestionAnswering", {row_keys, span_keys}, span_names}},
+    .heads = {{"ForConditionalGeneration", {NULL}, NULL, NULL},
+              {"ForSequenceClassification", {row_keys, class_keys}, class_names, NULL},
+              {"ForQuestionAnswering", {row_keys, span_keys}, span_names, NULL}},
 };

@@ -26,5 +26,5 @@ const nn_family nn_family_m2m_100 = {
     .keys = {nn_bart_keys, keys},
     .names = {nn_bart_names},
     .unused = nn_pair_unused,
-    .heads = {{"ForConditionalGeneration", {NULL}, NULL}, {"MTModel", {NULL}, NULL}},
+    .heads = {{"ForConditionalGeneration", {NULL}, NULL, NULL}, {"MTModel", {NULL}, NULL, NULL}},
 };

@@ -29,7 +29,7 @@ const nn_family nn_family_mbart = {
     .keys = {nn_bart_keys, mbart_keys},
     .names = {nn_bart_names},
     .unused = nn_pair_unused,
-    .heads = {{"ForConditionalGeneration", {NULL}, NULL}},
+    .heads = {{"ForConditionalGeneration", {NULL}, NULL, NULL}},
 };
 
 const nn_family nn_family_plbart = {
@@ -37,5 +37,5 @@ const nn_family nn_family_plbart = {
     .keys = {nn_bart_keys, mbart_keys, plbart_keys},
     .names = {nn_bart_names},
     .unused = nn_pair_unused,
-    .heads = {{"ForConditionalGeneration", {NULL}, NULL}},
+    .heads = {{"ForConditionalGeneration", {NULL}, NULL, NULL}},
 };

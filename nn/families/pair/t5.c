@@ -106,7 +106,7 @@ const nn_family nn_family_t5 = {
     .names = {names},
     .own_head = true,
     .unused = unused,
-    .heads = {{"ForConditionalGeneration", {NULL}, NULL}, {"EncoderModel", {encoder_keys}, NULL}},
+    .heads = {{"ForConditionalGeneration", {NULL}, NULL, NULL}, {"EncoderModel", {encoder_keys}, NULL, NULL}},
 };
 
 const nn_family nn_family_mt5 = {
@@ -115,5 +115,5 @@ const nn_family nn_family_mt5 = {
     .names = {names},
     .own_head = true,
     .unused = unused,
-    .heads = {{"ForConditionalGeneration", {NULL}, NULL}, {"EncoderModel", {encoder_keys}, NULL}},
+    .heads = {{"ForConditionalGeneration", {NULL}, NULL, NULL}, {"EncoderModel", {encoder_keys}, NULL, NULL}},
 };

@@ -26,6 +26,6 @@ const nn_family nn_family_deit = {
     .names = {nn_vit_names},
     .prefix = "deit.",
     .unused = unused,
-    .heads = {{"ForImageClassification", {nn_label_keys}, NULL},
-              {"ForImageClassificationWithTeacher", {teacher_keys}, teacher_names}},
+    .heads = {{"ForImageClassification", {nn_label_keys}, NULL, NULL},
+              {"ForImageClassificationWithTeacher", {teacher_keys}, teacher_names, NULL}},
 };

@@ -27,5 +27,5 @@ const nn_family nn_family_dinov2 = {
     .names = {nn_vit_names},
     .prefix = "dinov2.",
     .unused = unused,
-    .heads = {{"ForImageClassification", {class_keys}, NULL}},
+    .heads = {{"ForImageClassification", {class_keys}, NULL, NULL}},
 };

@@ -68,5 +68,5 @@ const nn_family nn_family_timm = {
     .type = "timm_vit",
     .keys = {nn_vit_keys, keys},
     .names = {names},
-    .heads = {{"ForImageClassification", {class_keys}, NULL}},
+    .heads = {{"ForImageClassification", {class_keys}, NULL, NULL}},
 };

@@ -78,5 +78,5 @@ const nn_family nn_family_vit = {
     .names = {nn_vit_names},
     .prefix = "vit.",
     .unused = unused,
-    .heads = {{"ForImageClassification", {nn_label_keys}, NULL}},
+    .heads = {{"ForImageClassification", {nn_label_keys}, NULL, NULL}},
 };
