@@ -107,13 +107,13 @@ class Attention:
         most = max((len(row) - 1 for row in rows), default=0)
         heads = sum(len(map) for map in self.maps)
         note = f"the first {shown} of {heads} heads" if shown < heads else ""
-        return _html.table("mha-maps", ["", *(f"head {h + 1}" for h in range(most))], rows, note)
+        return _html.table("mha-maps", ["", *(f"head {h}" for h in range(most))], rows, note)
 
 
 def _place(a: dict[str, Any], head: int | None) -> str:
-    """Where a head is, for people, who count from 1."""
+    """Where a head is, counted from 0, as in files."""
     kind = "cross-attention, " if a.get("cross") else ""
-    return f"{kind}block {a['block'] + 1}" + ("" if head is None else f", head {head + 1}")
+    return f"{kind}block {a['block']}" + ("" if head is None else f", head {head}")
 
 
 class Head(NamedTuple):

@@ -80,11 +80,11 @@ def test_tables_show_themselves(vit):
     heads = vit.heads("synthetic:60", images=10)
     shown = Checker(heads._repr_html_())
     images = [a for tag, a in shown.tags if tag == "img"]
-    assert len(images) == 4 and images[0]["width"] == "40" and images[3]["alt"] == "block 2, head 2"
+    assert len(images) == 4 and images[0]["width"] == "40" and images[3]["alt"] == "block 1, head 1"
     assert base64.b64decode(images[0]["src"].split(",")[1])[:4] == b"\x89PNG"
     found = vit.attention(mha.Data("synthetic:60").examples()[0][0])
     assert len([1 for tag, _ in Checker(found._repr_html_()).tags if tag == "img"]) == 4
-    assert "50 x 50" in repr(found[1, 1]) and found[1, 1].title == "block 2, head 2" and "4 heads" in repr(found)
+    assert "50 x 50" in repr(found[1, 1]) and found[1, 1].title == "block 1, head 1" and "4 heads" in repr(found)
 
 
 def test_page_of_a_model(vit, tmp_path):
