@@ -27,6 +27,10 @@ file(WRITE ${OUT}.new "/* Made of web/ by cmake/embed.cmake. */\n#include \"cli/
 embed(view_frame ${WEB}/page.html)
 embed(view_style ${styles})
 embed(view_script ${scripts})
+# The page's policy names its script by this hash.
+execute_process(COMMAND ${CMAKE_COMMAND} -E cat ${scripts} OUTPUT_FILE ${OUT}.script COMMAND_ERROR_IS_FATAL ANY)
+file(SHA256 ${OUT}.script hash)
+file(APPEND ${OUT}.new "const char view_script_hash[] = \"${hash}\";\n\n")
 foreach(engine ENGINE TEXT_ENGINE)
   set(packed)
   if(${engine})

@@ -46,7 +46,7 @@ bool language_add_lines(language_texts *t, const char *command, const char *path
         if (memchr(line, 0, (size_t)length)) good = cli_error("%s: %s: has a NUL byte; is it a text?", command, path);
         else if (length) good = language_add(t, command, line, (size_t)length);
     }
-    if (good && ferror(file)) good = cli_error("%s: cannot read '%s': %s", command, path, strerror(errno));
+    if (good && !feof(file)) good = cli_error("%s: cannot read '%s': %s", command, path, strerror(errno));
     if (good && t->count == before)
         good = cli_error("%s: %s: has no %s; it needs one on each line", command, path, what);
     free(line);

@@ -8,7 +8,7 @@
  * which XML cannot express, become '?'. */
 const char *markup_escape(char byte);
 
-/* Appends the text, escaped. */
+/* Appends the text, escaped. Characters that would change the direction of what follows are spelled out (printable.h). */
 void markup_text(nn_buffer *out, const char *text);
 
 #endif

@@ -73,17 +73,18 @@ static bool fits_together(const request *r)
     return diagram_can_write("inspect", r->diagram, r->out, r->file);
 }
 
-/* The tokenizer beside a model that reads or writes text. */
-static void look_for_tokenizer(inspect_tokenizer *k, const session *s)
+/* The tokenizer beside a model that reads or writes text. False if memory ran out: then it is not known whether there is one. */
+static bool look_for_tokenizer(inspect_tokenizer *k, const session *s)
 {
     mha_tokenizer *tokenizer = NULL;
     *k = (inspect_tokenizer){.about = {.size = sizeof k->about}};
-    if (!s->about.vocabulary && !s->about.frames) return;
+    if (!s->about.vocabulary && !s->about.frames) return true;
     k->there = tokenizer_open(&tokenizer, s->ctx, s->from->file, NULL, false) &&
                !mha_tokenizer_about(s->ctx, tokenizer, &k->about);
     if (!k->there && !strstr(mha_context_error(s->ctx), "has no tokenizer"))
         snprintf(k->problem, sizeof k->problem, "%s", mha_context_error(s->ctx));
     mha_tokenizer_free(tokenizer);
+    return !strstr(k->problem, "not enough memory") || cli_error("%s", k->problem);
 }
 
 static int print(const request *r, const session *s)
@@ -98,7 +99,7 @@ static int print(const request *r, const session *s)
         inspect_flow(&f, s);
         return diagram_write(&f, r->out);
     }
-    look_for_tokenizer(&k, s);
+    if (!look_for_tokenizer(&k, s)) return CLI_USAGE;
     if (r->json && !inspect_print_json(s, &k)) {
         cli_error("inspect: not enough memory for the JSON");
         return CLI_USAGE;

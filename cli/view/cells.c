@@ -177,7 +177,7 @@ static void put_head_words(nn_buffer *out, const view_weights *w)
 void view_cells_json(nn_buffer *out, view_weights *w, const view_tokens *t)
 {
     nn_buffer_puts(out, "{\"kind\":\"attention\",\"title\":");
-    view_string(out, view_title(w->path));
+    view_name(out, view_title(w->path));
     nn_buffer_printf(out, ",\"version\":\"mha %s\"", mha_version());
     put_axes(out, w->axes->text);
     nn_buffer_printf(out, ",\"layers\":%" PRId64 ",\"heads\":%" PRId64, w->layers, w->heads);

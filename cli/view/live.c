@@ -8,6 +8,7 @@
 #include "io/hub.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ typedef struct parcel {
     const char *folders[FILES]; /* in the page */
     int count;
     int64_t bytes;
+    bool no_memory;
     char model[PATH], tokenizers[2][PATH]; /* paths in the page */
 } parcel;
 
@@ -40,7 +42,10 @@ static bool add(parcel *p, const char *to, const char *folder, const char *name)
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) return false;
     for (int n = 0; n < p->count; n++)
         if (strcmp(p->paths[n], path) == 0 && strcmp(p->folders[n], to) == 0) return true;
-    if (p->count == FILES || !(p->paths[p->count] = strdup(path))) return false;
+    if (p->count == FILES) return false;
+    p->paths[p->count] = strdup(path);
+    p->no_memory = p->no_memory || !p->paths[p->count];
+    if (p->no_memory) return false;
     p->folders[p->count++] = to;
     p->bytes += about.st_size;
     return true;
@@ -65,6 +70,7 @@ static int add_all(parcel *p, const char *folder, const char *ending, char last[
 {
     int count = 0;
     DIR *dir = opendir(folder);
+    p->no_memory = p->no_memory || (!dir && errno == ENOMEM);
     for (const struct dirent *e; dir && (e = readdir(dir));) {
         if (!ends_with(e->d_name, ending) || !strcmp(e->d_name, "tokenizer.bin")) continue;
         if (!add(p, "model", folder, e->d_name)) continue;
@@ -186,11 +192,12 @@ bool view_live(nn_buffer *out, const view_text *v, const texts *t, bool *runs)
     mha_model_info about = model_about(t->ctx, t->model);
     bool ok = true, predicts = about.head && !about.pooled && about.classes == about.vocabulary;
     *runs = !why;
+    if (p.no_memory) ok = cli_error("view: not enough memory for the files of the model");
     if (why) {
         nn_buffer_puts(out, "{\"why\":");
         view_string(out, why);
     } else {
-        ok = put_files(out, &p);
+        ok = ok && put_files(out, &p);
         put_field(out, "model", p.model);
         put_field(out, "tokenizer", p.tokenizers[0]);
         if (t->pair) put_field(out, "target_tokenizer", p.tokenizers[1]);

@@ -152,7 +152,7 @@ static bool put_image(nn_buffer *out, mha_context *ctx, mha_model *model, const 
     char name[40];
     snprintf(name, sizeof name, "test image %" PRId64, e->index);
     nn_buffer_puts(out, "{\"name\":");
-    view_string(out, e->index < 0 ? view_title(e->word) : name);
+    view_name(out, e->index < 0 ? view_title(e->word) : name);
     if (e->label < 0) nn_buffer_puts(out, ",\"label\":null");
     else nn_buffer_printf(out, ",\"label\":%d", e->label);
     nn_buffer_puts(out, ",\"pixels\":");
@@ -199,7 +199,7 @@ static bool put_model(nn_buffer *out, mha_context *ctx, mha_model *model, const 
     bool ok = logits;
     if (!ok) return false;
     nn_buffer_puts(out, "{\"kind\":\"vit\",\"title\":");
-    view_string(out, view_title(images->file));
+    view_name(out, view_title(images->file));
     nn_buffer_printf(out, ",\"version\":\"mha %s\",\n", mha_version());
     put_config(out, model, &m);
     nn_buffer_puts(out, "\"input\":{\"mean\":");

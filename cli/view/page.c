@@ -5,21 +5,27 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Pieces of JSON --------------------------------------------------------------------------------------------- */
 
-void view_string(nn_buffer *out, const char *text)
+/* With `spell`, the page sees the escape of a character in place of the character. */
+static void put_string(nn_buffer *out, const char *text, bool spell)
 {
     nn_buffer_putc(out, '"');
     for (size_t at = 0, length = strlen(text); at < length;) {
         nn_json_character c;
         size_t bytes = nn_json_escape(&c, text + at, length - at);
+        if (spell && c.text[0] == '\\' && c.text[1] == 'u') nn_buffer_putc(out, '\\');
         nn_buffer_puts(out, text[at] == '<' ? "\\u003c" : c.text);
         at += bytes;
     }
     nn_buffer_putc(out, '"');
 }
+
+void view_string(nn_buffer *out, const char *text) { put_string(out, text, false); }
+void view_name(nn_buffer *out, const char *text) { put_string(out, text, true); }
 
 void view_number(nn_buffer *out, double x)
 {
@@ -63,6 +69,22 @@ typedef struct parts {
     view_module engine;
 } parts;
 
+/* Styles are also set by attributes, and pictures are made on the page. */
+static void put_policy(nn_buffer *out, const parts *p)
+{
+    unsigned char hash[32];
+    (void)p;
+    for (size_t i = 0; i < sizeof hash; i++) {
+        const char digits[] = {view_script_hash[2 * i], view_script_hash[2 * i + 1], 0};
+        hash[i] = (unsigned char)strtoul(digits, NULL, 16);
+    }
+    nn_buffer_puts(out,
+                   "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'sha256-");
+    put_base64(out, hash, sizeof hash);
+    nn_buffer_puts(out, "' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
+                        "form-action 'none'\">");
+}
+
 static void put_title(nn_buffer *out, const parts *p) { markup_text(out, p->title); }
 
 static void put_style(nn_buffer *out, const parts *p)
@@ -93,7 +115,7 @@ static void put_engine(nn_buffer *out, const parts *p)
 static void put_script(nn_buffer *out, const parts *p)
 {
     (void)p;
-    nn_buffer_puts(out, "<script type=\"module\">\n");
+    nn_buffer_puts(out, "<script type=\"module\">");
     nn_buffer_put(out, view_script, view_script_size);
     nn_buffer_puts(out, "</script>");
 }
@@ -103,11 +125,8 @@ static void put_page(nn_buffer *out, const parts *p)
     static const struct {
         const char *comment;
         void (*put)(nn_buffer *out, const parts *p);
-    } places[] = {{"<!-- title -->", put_title},
-                  {"<!-- style -->", put_style},
-                  {"<!-- data -->", put_data},
-                  {"<!-- engine -->", put_engine},
-                  {"<!-- script -->", put_script}};
+    } places[] = {{"<!-- policy -->", put_policy}, {"<!-- title -->", put_title},   {"<!-- style -->", put_style},
+                  {"<!-- data -->", put_data},     {"<!-- engine -->", put_engine}, {"<!-- script -->", put_script}};
     enum { PLACES = sizeof places / sizeof *places };
     const char *at = (const char *)view_frame, *next;
     for (; (next = strstr(at, "<!-- ")); at = next) {

@@ -50,7 +50,9 @@ static bool take_words(scene *s, side *to, const mha_tokenizer *tokenizer)
     for (int64_t n = 0; n < to->T; n++) {
         size_t length = 0;
         to->words[n] = to->bytes + n * WORD;
-        if (mha_tokenizer_word(s->texts.ctx, tokenizer, to->words[n], WORD, &length, to->ids[n])) to->words[n][0] = 0;
+        mha_status status = mha_tokenizer_word(s->texts.ctx, tokenizer, to->words[n], WORD, &length, to->ids[n]);
+        if (status == MHA_FULL) to->words[n][0] = 0; /* too long to be shown */
+        else if (status) return cli_error("view: %s", mha_context_error(s->texts.ctx));
     }
     return true;
 }
@@ -170,8 +172,11 @@ static bool describe(scene *s)
         if (is_shown(s, &a)) heads += a.heads;
     }
     if (!(s->head_words = calloc((size_t)heads + 1, sizeof *s->head_words))) return no_memory();
-    for (int64_t n = 0; n < heads && !mha_text_head_get(s->texts.ctx, s->survey, n, &h); n++)
+    for (int64_t n = 0; n < heads; n++) {
+        if (mha_text_head_get(s->texts.ctx, s->survey, n, &h))
+            return cli_error("%s: %s", s->v->file, mha_context_error(s->texts.ctx));
         s->head_words[n] = h.words;
+    }
     return true;
 }
 
@@ -242,7 +247,7 @@ static bool put_object(nn_buffer *out, const scene *s, bool *runs)
     for (int n = 0; n < SETS; n++) count += there[n] = find_set(&sets[n], s);
     mha_model_info about = model_about(s->texts.ctx, s->texts.model);
     nn_buffer_puts(out, "{\"kind\":\"text\",\"title\":");
-    view_string(out, view_title(s->v->file));
+    view_name(out, view_title(s->v->file));
     nn_buffer_printf(out, ",\"version\":\"mha %s\",\"family\":", mha_version());
     view_string(out, about.family ? about.family : "transformer");
     nn_buffer_printf(out, ",\"parameters\":%" PRId64 ",\n\"sets\":[", about.parameters);

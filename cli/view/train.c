@@ -67,7 +67,7 @@ bool view_train_write(const char *page, mha_context *ctx, const char *folder, si
             "view: --train needs the page's engine: clang for WebAssembly was missing when this mha was built");
     if (ok) {
         nn_buffer_puts(&out, "{\"kind\":\"train\",\"title\":");
-        view_string(&out, title);
+        view_name(&out, title);
         nn_buffer_printf(&out, ",\"version\":\"mha %s\",\"packed\":%s,\"patch\":%d", mha_version(),
                          packed ? "true" : "false", PATCH);
         nn_buffer_printf(&out,

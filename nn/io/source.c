@@ -177,7 +177,7 @@ bool nn_source_open(nn_source *from, const char *path, char *error, size_t error
     if (there && S_ISREG(about.st_mode)) from->file = fdopen(descriptor, "rb");
     if (!from->file) {
         if (there && !S_ISREG(about.st_mode)) nn_source_fail(from, "not a regular file");
-        else nn_source_fail(from, "%s", strerror(errno));
+        else nn_source_fail(from, "%s", errno == ENOMEM ? "not enough memory" : strerror(errno));
         if (descriptor >= 0) close(descriptor);
         return false;
     }

@@ -122,23 +122,25 @@ static mha_status finish(mha_context *ctx, mha_model **model, mha_model *m, bool
               : mha_context_fail(ctx, MHA_BAD_FILE, error);
 }
 
-/* The names of classes, {"0": "cat", ...}, of a model that has classes; none if one is missing. */
-static void read_labels(mha_model *m, const nn_config *c)
+/* The names of classes, {"0": "cat", ...}, of a model that has classes; none if one is missing. False without memory. */
+static bool read_labels(mha_model *m, const nn_config *c)
 {
     nn_fact names = nn_config_find(c, "id2label");
     int64_t count = m->d.output.classes;
     char key[24], name[400];
     bool labels = m->d.output.pool != NN_POOL_NONE || m->d.output.named;
-    if (!labels || nn_fact_count(names) != count) return;
-    m->labels.all = calloc((size_t)count + 1, sizeof *m->labels.all);
-    for (int64_t n = 0; m->labels.all && n < count; n++) {
+    if (!labels || nn_fact_count(names) != count) return true;
+    if (!(m->labels.all = calloc((size_t)count + 1, sizeof *m->labels.all))) return false;
+    for (int64_t n = 0; n < count; n++) {
         snprintf(key, sizeof key, "%lld", (long long)n);
-        if (!nn_fact_string(nn_fact_find(names, key), name, sizeof name) || !(m->labels.all[n] = strdup(name))) {
+        if (!nn_fact_string(nn_fact_find(names, key), name, sizeof name)) {
             nn_names_free(&m->labels);
-            return;
+            return true;
         }
+        if (!(m->labels.all[n] = strdup(name))) return false;
         m->labels.count++;
     }
+    return true;
 }
 
 /* From what config.json says and the tensors that are open. They are the model's, or closed on error. */
@@ -160,7 +162,10 @@ static mha_status make(mha_context *ctx, mha_model **model, const nn_config *c, 
     nn_speech_config_defaults(&m->speech);
     bool ok = nn_family_describe(&m->d, &m->family, &m->head, c, &m->shards, error, sizeof error);
     m->d.bfloat16 = o->compute == MHA_BFLOAT16;
-    if (ok) read_labels(m, c);
+    if (ok && !read_labels(m, c)) {
+        snprintf(error, sizeof error, "%s: not enough memory for its labels", name);
+        ok = false;
+    }
     if (!nn_fact_int(nn_config_find(c, "max_position_embeddings|n_positions"), &m->context)) m->context = 0;
     if (ok && o->heads && o->heads != nn_description_last(&m->d)->blocks.heads)
         ok = false, snprintf(error, sizeof error, "options.heads: is %lld, but %s has %lld", (long long)o->heads, name,

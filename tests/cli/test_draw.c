@@ -3,6 +3,7 @@
 #include "cli/draw/chart.h"
 #include "cli/draw/flow.h"
 #include "cli/draw/heads_draw.h"
+#include "cli/draw/markup.h"
 #include "page.h"
 #include "small_vit.h"
 
@@ -133,6 +134,16 @@ TEST(named_ticks_and_gaps)
 }
 
 /* Panels are two in a row, under each other where there are more. */
+TEST(text_in_markup_is_escaped)
+{
+    nn_buffer out = {0};
+    markup_text(&out, "a<b>&\"\x01 \xe2\x80\xae\xd8\x9c\xc2\x85 \xd7\x90\xc3\xa9 \xe2\x80");
+    nn_buffer_putc(&out, 0);
+    expect(!out.failed && !strcmp(out.bytes, "a&lt;b&gt;&amp;&quot;? \\u202e\\u061c\\u0085 \xd7\x90\xc3\xa9 \xe2\x80"),
+           "%s", out.bytes);
+    nn_buffer_free(&out);
+}
+
 TEST(panels_in_rows)
 {
     static const chart_point points[] = {{0, 1}, {1, 2}};

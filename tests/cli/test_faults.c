@@ -9,6 +9,8 @@
 #include "train/checkpoint.h"
 #include "layer/file.h"
 #include "small_vit.h"
+#include "text/words.h"
+#include "transcribe/listener.h"
 
 #include <dirent.h>
 #include "support/numbers.h"
@@ -88,6 +90,13 @@ static const job jobs[] = {
     {"inspect", "inspect m", .each = 3},
     {"inspect --json", "inspect m --json", .each = 3},
     {"inspect --diagram", "inspect m --diagram -o f.mmd", {"f.mmd"}, .each = 2},
+    {"inspect, of text", "inspect bert", .random = 3, .each = 3},
+    {"inspect --json, of text", "inspect bert --json", .random = 5, .each = 2},
+    {"view --text", "view bert --text 'the cat sat' -o x.html", {"x.html"}, .random = 10, .each = 3},
+    {"view --audio", "view listener --audio tone.wav -o a.html", {"a.html"}, .random = 10, .each = 5},
+    {"embed", "embed bert 'the cat' 'a dog' --lines lines.txt --threads 1", .random = 5, .each = 2},
+    {"embed --json", "embed bert 'the cat' --lines lines.txt --threads 1 --json", .timed = true, .each = 3},
+    {"tokenize", "tokenize bert 'the cat sat'", .random = 5},
     {"info", "info --json", .random = 3, .asks = true},
 };
 
@@ -380,6 +389,10 @@ static void prepare(void)
     write_layer();
     write_weights();
     expect(symlink("linked", "link") == 0, "no link");
+    words_make("bert", false);
+    listener_make("listener", LISTENER_NAMES);
+    listener_sound("tone.wav", 16000, 3000);
+    letters_file(".", "lines.txt", "the dog ran\nthe cat saw a dog and the mat\n");
     write_stopped();
     const said *it = command("", SWEEP);
     expect(it->status == 0, "exit %d: %s", it->status, it->err);

@@ -247,6 +247,38 @@ TEST(names_stay_in_their_places)
     expect(strstr(page, "<title>script&gt;&lt;!--&amp;&quot;\\.safetensors</title>"), "title");
 }
 
+/* In the title of the window, on the page, and for the name of a picture. */
+TEST(names_do_not_change_the_direction_of_text)
+{
+    if (!prepare()) return;
+    expect(link("m.safetensors", "a\xe2\x80\xae"
+                                 "b.safetensors") == 0 &&
+               link("a.pgm", "p\xe2\x81\xa7q.pgm") == 0,
+           "no links");
+    const char *page = view("'a\xe2\x80\xae"
+                            "b.safetensors' 'p\xe2\x81\xa7q.pgm'");
+    expect(!strstr(page, "\xe2\x80\xae") && !strstr(page, "\xe2\x81\xa7"), "a character that changes the direction");
+    expect(strstr(page, "<title>a\\u202eb.safetensors</title>"), "title");
+    EXPECT_MEMBER(data_of(page), "title", "\"a\\\\u202eb.safetensors\"");
+    expect(strstr(page, "{\"name\":\"p\\\\u2067q.pgm\""), "the picture's name");
+}
+
+/* One script runs, known by its hash; nothing is loaded or sent. */
+TEST(the_page_has_a_policy)
+{
+    if (!prepare()) return;
+    const char *page = view("m.safetensors --data d"),
+               *policy = strstr(page, "<meta http-equiv=\"Content-Security-Policy\"");
+    if (!expect(policy, "no policy")) return;
+    expect(policy < strstr(page, "<title") && policy < strstr(page, "<style") && policy < strstr(page, "<script"),
+           "something comes before it");
+    char text[400];
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(policy, ">"), policy);
+    const char *hash = strstr(text, "script-src 'sha256-");
+    expect(hash && strcspn(hash + 19, "'") == 44 && !strncmp(hash + 19 + 44, "' 'wasm-unsafe-eval';", 21), "%s", text);
+    expect(strstr(text, "default-src 'none';") && !strstr(text, "connect-src") && !strstr(text, "*"), "%s", text);
+}
+
 TEST(nothing_is_leaked)
 {
     if (!prepare()) return;

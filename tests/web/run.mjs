@@ -13,6 +13,7 @@ import {testLooks} from './looks.mjs';
 import {crowds, testManyHeads} from './many_heads.mjs';
 import {testControls, testNumbers} from './model.mjs';
 import {testPhone} from './phone.mjs';
+import {testPolicy} from './policy.mjs';
 import {testSharing} from './share.mjs';
 import {makeStatistics, testStatistics} from './statistics.mjs';
 import {testSteps} from './steps.mjs';
@@ -94,6 +95,7 @@ if (made) {
       await testTextWalk(browser, folder);
       await testTraining(browser, folder);
       await testSharing(browser, folder);
+      await testPolicy(browser, folder);
       await testPhone(browser, folder);
       await testKeyboard(browser, folder);
     }),

@@ -23,14 +23,22 @@ static const struct {
              {"tokenize_chinese_chars", offsetof(nn_text_config, ideographs)},
              {"add_prefix_space", offsetof(nn_text_config, prefix_space)}};
 
-/* A token: a text, or an object with the field "content". NULL for anything else. */
-static char *read_token(nn_json j)
+/* A text of a file whose syntax was checked. */
+static char *read_text(nn_text_config *c, nn_json *j)
 {
-    if (nn_json_peek(&j) == '"') return nn_json_copy(&j, NULL);
+    char *text = nn_json_copy(j, NULL);
+    c->no_memory = c->no_memory || !text;
+    return text;
+}
+
+/* A token: a text, or an object with the field "content". NULL for anything else. */
+static char *read_token(nn_text_config *c, nn_json j)
+{
+    if (nn_json_peek(&j) == '"') return read_text(c, &j);
     if (nn_json_peek(&j) != '{') return NULL;
     nn_json_enter(&j, '{');
     while (nn_json_more(&j, '}')) {
-        char *key = nn_json_copy(&j, NULL);
+        char *key = read_text(c, &j);
         if (!key || nn_json_peek(&j) != ':') {
             free(key);
             return NULL;
@@ -38,7 +46,7 @@ static char *read_token(nn_json j)
         j.at++;
         bool found = strcmp(key, "content") == 0;
         free(key);
-        if (found) return nn_json_peek(&j) == '"' ? nn_json_copy(&j, NULL) : NULL;
+        if (found) return nn_json_peek(&j) == '"' ? read_text(c, &j) : NULL;
         nn_json_skip(&j);
     }
     return NULL;
@@ -48,15 +56,15 @@ static void take(nn_text_config *c, const char *key, nn_json value)
 {
     int first = nn_json_peek(&value);
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (strcmp(key, roles[i].key) == 0 && !c->special[roles[i].role]) c->special[roles[i].role] = read_token(value);
+        if (strcmp(key, roles[i].key) == 0 && !c->special[roles[i].role])
+            c->special[roles[i].role] = read_token(c, value);
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (strcmp(key, flags[i].key) == 0 && (first == 't' || first == 'f')) {
             int yes = first == 't';
             memcpy((char *)c + flags[i].at, &yes, sizeof yes);
         }
-    if (strcmp(key, "tokenizer_class") == 0 && !c->class && first == '"') c->class = nn_json_copy(&value, NULL);
-    if (strcmp(key, "src_lang") == 0 && !c->source_language && first == '"')
-        c->source_language = nn_json_copy(&value, NULL);
+    if (strcmp(key, "tokenizer_class") == 0 && !c->class && first == '"') c->class = read_text(c, &value);
+    if (strcmp(key, "src_lang") == 0 && !c->source_language && first == '"') c->source_language = read_text(c, &value);
     if (strcmp(key, "added_tokens_decoder") == 0 && first == '{') c->added = value;
 }
 
@@ -66,7 +74,7 @@ static void read_file(nn_text_config *c, const char *text, size_t size)
     if (!nn_json_skip(&check) || nn_json_peek(&j) != '{') return;
     nn_json_enter(&j, '{');
     while (nn_json_more(&j, '}')) {
-        char *key = nn_json_copy(&j, NULL);
+        char *key = read_text(c, &j);
         if (!key) return;
         nn_json_peek(&j);
         j.at++; /* the colon */
@@ -76,7 +84,7 @@ static void read_file(nn_text_config *c, const char *text, size_t size)
     }
 }
 
-void nn_text_config_read(nn_load *l)
+bool nn_text_config_read(nn_load *l)
 {
     nn_text_config *c = &l->config;
     size_t size = 0;
@@ -85,13 +93,14 @@ void nn_text_config_read(nn_load *l)
         .add_bos = -1, .add_eos = -1, .lower = -1, .accents = -1, .ideographs = -1, .prefix_space = -1};
     c->text = nn_load_beside(l, "tokenizer_config.json", &size, &failed);
     if (c->text) read_file(c, c->text, size);
-    char *map = nn_load_beside(l, "special_tokens_map.json", &size, &failed);
+    char *map = failed ? NULL : nn_load_beside(l, "special_tokens_map.json", &size, &failed);
     if (map) {
         nn_json added = c->added;
         read_file(c, map, size);
         c->added = added;
     }
     free(map);
+    return !failed && (!c->no_memory || nn_load_memory(l));
 }
 
 void nn_text_config_free(nn_text_config *c)

@@ -13,6 +13,7 @@ typedef struct nn_text_config {
     int add_bos, add_eos, lower, accents, ideographs, prefix_space;
     char *text;    /* of tokenizer_config.json, */
     nn_json added; /* and its added_tokens_decoder; without text: none */
+    bool no_memory;
 } nn_text_config;
 
 typedef struct nn_load {
@@ -26,13 +27,13 @@ typedef struct nn_load {
 
 bool nn_load_memory(const nn_load *l); /* fails: no memory */
 
-/* Reads a file beside that of the tokenizer; NULL if there is none. `size` gets its bytes. Errors are left only if the
- * file is there and cannot be read. */
+/* Reads a file beside that of the tokenizer; NULL if there is none. `size` gets its bytes. Errors are left, and `failed` is
+ * true, only if the file is there and cannot be read, or without memory. */
 char *nn_load_beside(nn_load *l, const char *name, size_t *size, bool *failed);
 
-/* Reads the config; a file that is not there, or is damaged, says nothing. And applies what it says: special tokens, added
+/* Reads the config; a file that is not there, or is damaged, says nothing. False if one cannot be read. And applies what it says: special tokens, added
  * tokens if the tokenizer's file has none itself, and what is put before and behind a text. */
-void nn_text_config_read(nn_load *l);
+bool nn_text_config_read(nn_load *l);
 void nn_text_config_free(nn_text_config *c);
 bool nn_text_config_apply(nn_load *l);
 bool nn_text_config_template(nn_load *l, const char *fallback);

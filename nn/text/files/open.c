@@ -54,6 +54,7 @@ char *nn_load_beside(nn_load *l, const char *name, size_t *size, bool *failed)
 {
     struct stat about;
     char *path = l->folder ? join(l->folder, name) : NULL, *bytes = NULL;
+    *failed = l->folder && !path && !nn_load_memory(l);
     if (path && stat(path, &about) == 0) {
         bytes = read_file(path, size, l->to.error, l->to.error_size);
         *failed = !bytes;
@@ -139,11 +140,11 @@ static nn_tokenizer *read(const char *name, const char *folder, const char *byte
         nn_load_memory(&l);
         return NULL;
     }
-    nn_text_config_read(&l);
+    bool known = nn_text_config_read(&l);
     while (i < FORMATS && !ends_with(name, formats[i].ending)) i++;
-    if (i == FORMATS)
+    if (known && i == FORMATS)
         nn_fail(&l.to, "is no tokenizer that this library knows: .json, .model, .spm, vocab.txt, merges.txt or .bin");
-    else
+    else if (known)
         done = formats[i].load(&l, bytes, size) && nn_text_config_apply(&l) &&
                (nn_tokenizer_prepare(l.t) || nn_load_memory(&l));
     nn_text_config_free(&l.config);
@@ -170,12 +171,15 @@ static const struct {
              {"vocab.json", -1},     {"encoder.json", -1},    {"vocab.txt", -1},
              {"tokenizer.bin", -1}};
 
-static char *file_in(const char *folder, bool target)
+/* NULL, and `memory` false, if memory ran out. */
+static char *file_in(const char *folder, bool target, bool *memory)
 {
     struct stat about;
+    *memory = true;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         if (files[i].target >= 0 && files[i].target != target) continue;
         char *path = join(folder, files[i].name);
+        *memory = path != NULL;
         if (!path || stat(path, &about) == 0) return path;
         free(path);
     }
@@ -190,13 +194,14 @@ nn_tokenizer *nn_tokenizer_open(const char *path, nn_open_options options, char 
     if (!nn_hub_place(own, sizeof own, path, error, error_size)) return NULL;
     path = own;
     nn_failure to = {path, error, error_size};
-    bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
-    char *file = folder ? file_in(path, options.target) : strdup(path);
+    bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode), memory = false;
+    char *file = folder ? file_in(path, options.target, &memory) : strdup(path);
     if (!file) {
-        nn_fail(&to, "has no file of a tokenizer, such as tokenizer.json");
+        nn_fail(&to, memory ? "has no file of a tokenizer, such as tokenizer.json" : "not enough memory for its path");
         return NULL;
     }
-    char *bytes = read_file(file, &size, error, error_size), *place = strdup(file);
+    char *bytes = read_file(file, &size, error, error_size), *place = bytes ? strdup(file) : NULL;
+    if (bytes && !place) nn_fail(&to, "not enough memory for its path");
     nn_tokenizer *t = NULL;
     if (bytes && place) {
         char *slash = strrchr(place, '/');
