@@ -41,7 +41,7 @@ foreach(name PCRE2 UTF8PROC)
 endforeach()
 
 if(MHA_COMMAND)
-  add_library(mha_marker MODULE cli/marker.c)
+  add_library(mha_marker MODULE core/marker.c)
   target_link_libraries(mha_marker PRIVATE mha_flags)
   target_compile_definitions(test_cli PRIVATE "MARKER=\"$<TARGET_FILE:mha_marker>\"")
   add_dependencies(test_cli mha_marker)
