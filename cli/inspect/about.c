@@ -134,7 +134,10 @@ void inspect_print_about(const session *s, const term *t, const inspect_tokenize
 {
     char names[400];
     put_row(t, "file", "%s", s->from->file);
-    put_row(t, "family", "%s", s->about.family);
+    if (s->about.text_of)
+        put_row(t, "family", "%s: the text model of a %s checkpoint; what reads pictures is left out", s->about.family,
+                s->about.text_of);
+    else put_row(t, "family", "%s", s->about.family);
     put_input(&s->about, t);
     put_blocks(s, t);
     put_output(s, t);

@@ -87,6 +87,10 @@ bool inspect_print_json(const session *s, const inspect_tokenizer *k)
     put_text(&out, "file", s->from->file);
     nn_buffer_puts(&out, ",\n  ");
     put_text(&out, "family", s->about.family);
+    if (s->about.text_of) {
+        nn_buffer_puts(&out, ",\n  ");
+        put_text(&out, "text_of", s->about.text_of);
+    }
     nn_buffer_printf(&out, ",\n  \"parameters\": %lld,\n  ", (long long)s->about.parameters);
     put_text(&out, "assumed", s->about.assumed);
     nn_buffer_puts(&out, ",\n  ");

@@ -1,6 +1,7 @@
 /* Each part is a view of a tensor: rows or columns of it, every other one, or one of several in front of it. What products
  * read stays where it lies; the rest is copied to float32. */
 #include "families/bind.h"
+#include "families/wrapped.h"
 #include "io/failure.h"
 #include "io/json.h"
 #include <math.h>
@@ -18,6 +19,7 @@ typedef struct binding {
     const nn_head *head;
     const nn_config *config;
     const nn_shards *shards;
+    bool wrapped;  /* the text model of a larger one, whose other tensors are left out */
     bool *used;    /* (tensors) */
     bool views;    /* nothing is copied */
     nn_gaps *gaps; /* or NULL */
@@ -91,6 +93,8 @@ static const nn_safetensors_tensor *look_up(const binding *b, const char *name)
         snprintf(other, sizeof other, "%s%s", prefix, name);
         t = nn_shards_find(b->shards, other);
     }
+    for (int n = 0; !t && b->wrapped && nn_wrapped_name(other, sizeof other, name, n); n++)
+        t = nn_shards_find(b->shards, other);
     if (!t && b->head && b->head->prefix && strncmp(name, prefix, strlen(prefix)) == 0) {
         snprintf(other, sizeof other, "%s%s", b->head->prefix, name + strlen(prefix));
         t = nn_shards_find(b->shards, other);
@@ -417,6 +421,7 @@ static bool check_rest(const binding *b)
         if (b->used[n]) continue;
         if (b->gaps && !add_name(b, &b->gaps->unused, name)) return false;
         if (is_unused(b->family, name) || (b->gaps && b->gaps->allowed)) continue;
+        if (b->wrapped && !nn_wrapped_is_text(name)) continue;
         if (is_spare_head(b, nn_shards_get(b->shards, n))) continue;
         if (!first) first = name;
         more++;
@@ -456,9 +461,11 @@ static bool bind_all(binding b)
 }
 
 /* As `transformers` does: a head is tied if config.json says so and the file has no other numbers for it. */
-bool nn_bind_tied(const nn_description *d, const nn_family *family, const nn_head *head, const nn_shards *shards)
+bool nn_bind_tied(const nn_description *d, const nn_family *family, const nn_head *head, const nn_config *config,
+                  const nn_shards *shards)
 {
-    const binding b = {.d = d, .family = family, .head = head, .shards = shards};
+    const binding b = {
+        .d = d, .family = family, .head = head, .shards = shards, .wrapped = nn_wrapped_type(config) != NULL};
     bool decoder = d->decoder.blocks.depth > 0;
     if (!d->output.tied && !(family->own_head && head)) return false;
     const nn_safetensors_tensor *own = find_part(&b, NN_OUTPUT, decoder), *tokens = find_part(&b, NN_TOKENS, decoder);
@@ -471,14 +478,18 @@ bool nn_bind(nn_bound *to, mha_context *ctx, const nn_description *d, const nn_f
              const nn_config *config, const nn_shards *shards, nn_gaps *gaps, const char *name, char *error,
              size_t error_size)
 {
-    return bind_all((binding){to, ctx, d, family, head, config, shards, NULL, false, gaps, {name, error, error_size}});
+    bool wrapped = nn_wrapped_type(config);
+    return bind_all(
+        (binding){to, ctx, d, family, head, config, shards, wrapped, NULL, false, gaps, {name, error, error_size}});
 }
 
 bool nn_bind_views(nn_bound *to, mha_context *ctx, const nn_description *d, const nn_family *family,
                    const nn_head *head, const nn_config *config, const nn_shards *shards, const char *name, char *error,
                    size_t error_size)
 {
-    return bind_all((binding){to, ctx, d, family, head, config, shards, NULL, true, NULL, {name, error, error_size}});
+    bool wrapped = nn_wrapped_type(config);
+    return bind_all(
+        (binding){to, ctx, d, family, head, config, shards, wrapped, NULL, true, NULL, {name, error, error_size}});
 }
 
 void nn_bound_free(nn_bound *b)

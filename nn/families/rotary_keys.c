@@ -120,7 +120,7 @@ static bool read_scaling(const reading *r, nn_attention_config *a)
         nn_rotary_scaling scaling;
     } words[] = {{"default", NN_ROTARY_AS_IS}, {"linear", NN_ROTARY_LINEAR}, {"dynamic", NN_ROTARY_DYNAMIC},
                  {"yarn", NN_ROTARY_YARN},     {"llama3", NN_ROTARY_LLAMA3}, {"longrope", NN_ROTARY_LONG},
-                 {"su", NN_ROTARY_LONG}};
+                 {"su", NN_ROTARY_LONG},       {"mrope", NN_ROTARY_AS_IS}}; /* text has one position, pictures three */
     char word[64] = "default";
     nn_fact f = nn_fact_find(r->said, "rope_type");
     if (!f.text) f = nn_fact_find(r->said, "type");

@@ -176,7 +176,8 @@ mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_i
                                                                               : 0,
                           .context = model->context,
                           .bins = frames ? first->input.bins : 0,
-                          .frames = frames ? 2 * first->input.positions : 0};
+                          .frames = frames ? 2 * first->input.positions : 0,
+                          .text_of = model->text_of};
     return nn_public_give(ctx, info, &all, sizeof all, "mha_model_info");
 }
 

@@ -19,6 +19,7 @@ struct mha_model {
     const nn_head *head;     /* of the family; or NULL */
     char *path;              /* of the file or folder that it was opened from; or NULL */
     char *config;            /* the text of its config.json; or NULL */
+    const char *text_of;     /* as in mha_model_info */
     nn_shards shards;
     nn_llama2c llama2c; /* or the one file of this kind */
     nn_bound bound;

@@ -1,6 +1,7 @@
 /* Opening a model: a folder as `transformers` saves it, a file of such a model, one of llama2.c, or a Vision Transformer's
  * file. */
 #include "families/timm.h"
+#include "families/wrapped.h"
 #include "io/failure.h"
 #include "public/check.h"
 #include "public/model.h"
@@ -158,6 +159,7 @@ static mha_status make(mha_context *ctx, mha_model **model, const nn_config *c, 
     m->shards = *shards;
     memcpy(m->config, c->text, c->size);
     m->config[c->size] = 0;
+    m->text_of = nn_wrapped_type(c);
     nn_generation_config_defaults(&m->generation);
     nn_speech_config_defaults(&m->speech);
     bool ok = nn_family_describe(&m->d, &m->family, &m->head, c, &m->shards, error, sizeof error);
@@ -298,6 +300,7 @@ static mha_status open_folder(mha_context *ctx, mha_model **model, const char *p
     mha_status status = MHA_OK;
     if (access(config, F_OK) != 0) status = open_plain(ctx, model, path, o);
     else if (!nn_config_open(&c, config, error, sizeof error) ||
+             !nn_wrapped_open(&c, &(nn_failure){config, error, sizeof error}) ||
              !nn_shards_open(&shards, path, true, error, sizeof error))
         status = mha_context_fail(ctx, MHA_BAD_FILE, error);
     else if (nn_timm_is(&shards)) status = make_timm(ctx, model, &c, &shards, path, o);
@@ -317,6 +320,7 @@ static bool open_beside(nn_config *c, const char *path)
     char *config = malloc(bytes + sizeof name);
     if (config) snprintf(config, bytes + sizeof name, "%.*s%s", (int)bytes, path, name);
     bool there = config && nn_config_open(c, config, error, sizeof error);
+    if (there && !nn_wrapped_open(c, &(nn_failure){config, error, sizeof error})) nn_config_free(c), there = false;
     if (there) c->name = path;
     free(config);
     return there;

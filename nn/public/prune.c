@@ -1,5 +1,6 @@
 /* Pruning with data: the rounds of nn_prune_run over a copy of the model. */
 #include "families/pruned.h"
+#include "families/wrapped.h"
 #include "inspect/prune.h"
 #include "model/image_examples.h"
 #include "public/check.h"
@@ -176,8 +177,13 @@ mha_status mha_model_save_pruned(mha_context *ctx, const mha_model *model, const
     if (count != heads)
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "count: is %lld, the model has %lld heads", (long long)count,
                               (long long)heads);
-    if (!nn_config_text(&config, model->config, "model", error, sizeof error) ||
-        !nn_bind_views(&views, ctx, &model->d, model->family, model->head, &config, &model->shards, "model", error,
+    if (!nn_config_text(&config, model->config, "model", error, sizeof error))
+        return mha_context_fail(ctx, MHA_BAD_FILE, error);
+    if (nn_wrapped_type(&config))
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT,
+                              "model: is the text model of a %s checkpoint, which cannot be saved by itself",
+                              nn_wrapped_type(&config));
+    if (!nn_bind_views(&views, ctx, &model->d, model->family, model->head, &config, &model->shards, "model", error,
                        sizeof error))
         return mha_context_fail(ctx, MHA_BAD_FILE, error);
     if (!nn_pruned_save(path, &model->d, model->family, &views, &config, &model->shards, keep, error, sizeof error))

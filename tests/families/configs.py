@@ -557,9 +557,36 @@ HEADS = {
     if name not in LACKING[head].split() and not name.startswith("llama_")
 }
 
+def wrapped(draw, kind, vision):
+    """The keys of a checkpoint that reads pictures, too: `kind` is the model_type of its text model."""
+    def keys(r):
+        text = draw(r)
+        pictures = dict(hidden_size=16, intermediate_size=20, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14)
+        return dict(text_config=text | dict(model_type=kind), vision_config=pictures | vision)
+    return keys
+
+
+def qwen2_vl(r):
+    keys = llama(r, ("default",), free=False, rms_norm_eps=r.eps())
+    width = keys["hidden_size"] // keys["num_attention_heads"]
+    keys["rope_parameters"]["mrope_section"] = [width // 2 - 2 * (width // 6), width // 6, width // 6]
+    return keys
+
+
+GLANCE = dict(depth=1, embed_dim=16, num_heads=2, hidden_size=24, out_hidden_size=24, patch_size=14)
+WRAPPED = {
+    "gemma3_text_of": ("Gemma3ForConditionalGeneration", wrapped(gemma3, "gemma3_text", {})),
+    "mistral3_text_of": ("Mistral3ForConditionalGeneration", wrapped(
+        CAUSAL["mistral"][1], "mistral", dict(model_type="pixtral", head_dim=8))),
+    "llava_text_of": ("LlavaForConditionalGeneration", wrapped(llama_full, "llama", dict(model_type="clip_vision_model"))),
+    "qwen2_vl_text_of": ("Qwen2VLForConditionalGeneration", wrapped(qwen2_vl, "qwen2_vl_text", GLANCE)),
+    "qwen2_5_vl_text_of": ("Qwen2_5_VLForConditionalGeneration", wrapped(qwen2_vl, "qwen2_5_vl_text", GLANCE)),
+}
+
 # Name: (class, kind of answers, drawing of a configuration).
 FAMILIES = {
     **{name: (model, "decoder", draw) for name, (model, draw) in CAUSAL.items()},
+    **{name: (model, "decoder", draw) for name, (model, draw) in WRAPPED.items()},
     **{name: (f"{model}ForMaskedLM", "encoder", draw) for name, (model, draw) in BERTS.items()},
     **{f"{name}_classifier": (f"{model}ForSequenceClassification", "encoder", draw) for name, (model, draw) in BERTS.items()},
     **{f"{name}_tokens": (f"{model}ForTokenClassification", "encoder", draw) for name, (model, draw) in BERTS.items()},

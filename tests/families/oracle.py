@@ -90,12 +90,13 @@ def tokens(r, rows, columns, vocabulary):
 
 def batch_dependent(config):
     """Whether the cache of a row depends on the other rows: rotary tables that change with the longest position."""
+    config = config.get_text_config(decoder=True)
     rope = getattr(config, "rope_parameters", None) or {}
     return rope.get("rope_type") == "dynamic" and config.max_position_embeddings < 25
 
 
 def decoder(model, r):
-    ids = tokens(r, 2, 13, model.config.vocab_size)
+    ids = tokens(r, 2, 13, model.config.get_text_config(decoder=True).vocab_size)
     out = model(ids, output_attentions=True)
     found = dict(input_ids=ids, logits=out.logits, **number("attentions", out.attentions))
     if batch_dependent(model.config):
