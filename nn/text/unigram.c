@@ -12,7 +12,7 @@ static void offer(nn_path *paths, size_t start, size_t end, int32_t id, double s
     paths[end] = (nn_path){total, start, id};
 }
 
-/* The score of a piece; that of one that is always taken grows with its length. */
+/* The score of a piece; that of a user-defined one is -0.1, and more with its length where scores are positive. */
 static double score_of(const nn_word_model *m, int32_t id, size_t length)
 {
     return m->always && m->always[id] ? (double)((float)length * (float)m->largest_score) - 0.1 : m->scores[id];

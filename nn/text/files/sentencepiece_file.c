@@ -2,6 +2,7 @@
 #include "text/files/load.h"
 #include "text/files/protobuf.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,7 +151,9 @@ static bool make_unigram(nn_load *l, const pieces *all)
 {
     enum { PENALTY = 10 };
     nn_word_model *m = &l->t->model;
-    float least = INFINITY, largest = -INFINITY;
+    /* Scores are negative, and SentencePiece begins with the smallest positive number as the largest: user-defined pieces have a
+     * score of -0.1, whatever their length. */
+    float least = INFINITY, largest = FLT_MIN;
     m->scores = malloc((all->count + 1) * sizeof *m->scores);
     m->always = calloc(all->count + 1, sizeof *m->always);
     if (!m->scores || !m->always) return nn_load_memory(l);

@@ -278,6 +278,7 @@ def train_model(rng, folder):
     with open(corpus, "w", encoding="utf-8") as out:
         out.write("\n".join(line.replace("\n", " ") for line in CORPUS))
     extra = rng.choice([{}, {"user_defined_symbols": ["<T>", "[MASK]", "ab"], "control_symbols": ["<c>"]},
+                        {"user_defined_symbols": rng.sample(["\u2581the", "th", "he ", "at", "in", "ing", ", ", "A", "1", "\u65e5\u672c"], 4)},
                         {"add_dummy_prefix": False}, {"remove_extra_whitespaces": False}, {"treat_whitespace_as_suffix": True}])
     sentencepiece.SentencePieceTrainer.train(
         input=corpus, model_prefix=os.path.join(folder, "tokenizer"), vocab_size=rng.choice([650, 800]), model_type=rng.choice(["unigram", "bpe"]),

@@ -71,6 +71,26 @@ TEST(sentencepiece)
     }
 }
 
+/* A user-defined piece counts -0.1 in the sum of scores, not the largest score times its length: [ab][c] has -3.1, and [a][bc],
+ * with the largest score there is, -4.5. */
+TEST(user_defined_pieces_of_unigram)
+{
+    message m = {.size = 0}, trainer = {.size = 0};
+    put_piece(&m, "<unk>", 0, 2);
+    put_piece(&m, SPACE, -3, 1);
+    put_piece(&m, "a", -3.5F, 1);
+    put_piece(&m, "bc", -1, 1);
+    put_piece(&m, "c", -3, 1);
+    put_piece(&m, "ab", 0, 4);
+    put_field(&trainer, 3, 1);
+    put_bytes(&m, 2, trainer.bytes, trainer.size);
+    mha_tokenizer *t = open_message(&m);
+    if (!expect(t != NULL, "%s", mha_context_error(ctx))) return;
+    expect_text(pieces_of(t, "abc abbc"), "[" SPACE "][ab][c][" SPACE "][ab][bc]");
+    expect_text(ids_of(t, "abc"), "1 5 4");
+    mha_tokenizer_free(t);
+}
+
 TEST(sentencepiece_that_is_damaged)
 {
     message good = model_of(1, false), bad = good;
