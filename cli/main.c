@@ -1,5 +1,7 @@
 /* The mha command: runs the subcommand and checks that its output was written. */
 #include "cli/common/cli.h"
+#include "cli/common/interrupt.h"
+#include "cli/common/progress.h"
 
 #include <errno.h>
 #include <mha.h>
@@ -74,7 +76,8 @@ static void help(FILE *out)
           "A long option may be shortened to any beginning that no other option has.\n"
           "Arguments after '--' are not options.\n"
           "Set MHA_ISA=NAME to force one of the instruction sets listed by 'mha info'.\n"
-          "Exit status: 0 success, 1 a check failed, 2 wrong usage or bad input.\n",
+          "Exit status: 0 success, 1 a check failed, 2 wrong usage or bad input,\n"
+          "130 interrupted.\n",
           out);
 }
 
@@ -124,8 +127,10 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     cli_called(argv[0]);
+    interrupt_install();
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk, not a fatal signal */
     int status = dispatch(argc, argv);
+    progress_end();
     bool lost = ferror(stdout) != 0;
     errno = 0;
     if (fclose(stdout) != 0 || lost) {

@@ -1,5 +1,6 @@
 /* Messages, and the context of a command. */
 #include "cli/common/cli.h"
+#include "cli/common/progress.h"
 #include "io/printable.h"
 #include "io/replace.h"
 
@@ -32,6 +33,7 @@ void cli_vprint(FILE *out, const char *format, va_list args)
     if (length < 0) return;
     assert(first < sizeof newlines && ends < sizeof newlines);
     if (length < LINE) line[length - (int)ends] = 0;
+    if (out == stderr) progress_hide();
     fprintf(out, "%.*s%s%.*s", (int)first, newlines, nn_printable(shown, sizeof shown, line + first), (int)ends,
             newlines);
 }

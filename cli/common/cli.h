@@ -41,6 +41,9 @@ int cmd_view(int argc, char **argv);
 void cli_called(const char *program);
 const char *cli_program(void);
 
+/* The ending of a noun for so many things. */
+static inline const char *plural(long long count) { return count == 1 ? "" : "s"; }
+
 /* Like fprintf, for text that contains names: control characters are escaped (printable.h), so the format may contain
  * none except newlines at its beginning and end. Up to 8191 bytes. */
 __attribute__((format(printf, 2, 3))) void cli_print(FILE *out, const char *format, ...);

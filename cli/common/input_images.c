@@ -53,7 +53,7 @@ static bool take_image(input_images *e, input_image *to, int64_t index)
     to->index = index;
     to->label = (int)mha_data_label(e->set, MHA_DATA_TEST, index);
     return name_it(to, "test image %" PRId64 " %s %s%s", index, set.synthetic ? "drawn by" : "of", set.name,
-                   set.synthetic ? " (synthetic: not MNIST)" : "");
+                   set.synthetic && !e->folder ? " (synthetic: not MNIST)" : "");
 }
 
 static bool add_number(input_images *e, input_image *to)

@@ -54,6 +54,8 @@ bool language_add_lines(language_texts *t, const char *command, const char *path
     return good;
 }
 
+const char *language_name(const char *path) { return strcmp(path, "-") == 0 ? "standard input" : path; }
+
 bool language_read(nn_buffer *out, const char *command, const char *path)
 {
     char block[1 << 14];

@@ -23,6 +23,9 @@ void language_free(language_texts *t);
  * messages. A file without any, or with a NUL byte, is an error. */
 bool language_add_lines(language_texts *t, const char *command, const char *path, const char *what);
 
+/* "standard input" for "-", else the path. */
+const char *language_name(const char *path);
+
 /* Reads a whole file, or standard input for "-". */
 bool language_read(nn_buffer *out, const char *command, const char *path);
 

@@ -2,13 +2,22 @@
 #include "cli/common/model.h"
 #include "cli/common/cli.h"
 #include "cli/common/wording.h"
+#include "cli/common/progress.h"
 
 #include <stdio.h>
+
+mha_status model_load(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *options)
+{
+    progress_begin("opening %s", path);
+    mha_status status = mha_model_open(ctx, model, path, options);
+    progress_end();
+    return status;
+}
 
 bool model_open(mha_model **model, mha_context *ctx, const char *path, const mha_model_options *options, char *error,
                 size_t error_size)
 {
-    if (mha_model_open(ctx, model, path, options)) {
+    if (model_load(ctx, model, path, options)) {
         static const wording words[] = {{"give options.heads", "give " MODEL_HEADS " N"}, {NULL, NULL}};
         wording_apply(error, error_size, mha_context_error(ctx), words);
         return false;

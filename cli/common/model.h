@@ -19,6 +19,9 @@ enum { MODEL_HEADS_MOST = 1 << 20 };
 #define MODEL_HELP_HEADS "  --model-heads N       heads per block, if FILE does not specify it\n"
 /* clang-format on */
 
+/* mha_model_open, with a line of progress, as files may be large. */
+mha_status model_load(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *options);
+
 /* Opens a model. Notes on standard error what was assumed. Returns false on error, with one line in `error`. */
 bool model_open(mha_model **model, mha_context *ctx, const char *path, const mha_model_options *options, char *error,
                 size_t error_size);

@@ -1,5 +1,6 @@
 #include "cli/common/survey.h"
 #include "cli/common/cli.h"
+#include "cli/common/progress.h"
 
 #include <stdlib.h>
 
@@ -20,7 +21,10 @@ bool survey_make(survey *s, mha_context *ctx, mha_model *model, const mha_data *
                  const char *path)
 {
     *s = (survey){0};
-    if (!mha_survey_make(ctx, &s->of, model, data, MHA_DATA_TEST, options) && take_heads(s, ctx)) return true;
+    progress_begin("measuring the heads of %s", path);
+    bool made = !mha_survey_make(ctx, &s->of, model, data, MHA_DATA_TEST, options) && take_heads(s, ctx);
+    progress_end();
+    if (made) return true;
     cli_error("%s: %s", path, mha_context_error(ctx));
     survey_free(s);
     return false;

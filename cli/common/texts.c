@@ -4,13 +4,30 @@
 #include "cli/common/tokenizer.h"
 #include "cli/common/wording.h"
 #include "io/source.h"
+#include "cli/common/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* Standard input, with a NUL behind it. */
+static char *read_standard(size_t *length)
+{
+    nn_buffer text = {0};
+    bool good = language_read(&text, "heads", "-");
+    *length = text.size;
+    nn_buffer_putc(&text, 0);
+    if (good && text.failed) good = cli_error("heads: not enough memory for the text");
+    if (good && memchr(text.bytes, 0, *length))
+        good = cli_error("heads: standard input: has a NUL byte; is it a text?");
+    if (good) return text.bytes; /* the caller's */
+    nn_buffer_free(&text);
+    return NULL;
+}
+
 char *texts_read(const char *path, size_t *length)
 {
     char error[600];
+    if (strcmp(path, "-") == 0) return read_standard(length);
     char *text = nn_source_text(path, TEXTS_FILE_MOST, length, error, sizeof error);
     if (!text) cli_error("%s", error);
     return text;
@@ -164,7 +181,9 @@ static bool generate(texts *t, bool prompt_only, int32_t *prompt, int64_t *promp
     int64_t all = 0;
     o.method = MHA_GENERATE_GREEDY;
     o.max_new_tokens = prompt_only ? 1 : t->from->new_tokens;
+    progress_begin("writing the targets");
     bool ok = !mha_generation_create(t->ctx, &g, t->model, &in, &o) && !mha_generation_run(t->ctx, g);
+    progress_end();
     if (!ok) {
         static const wording words[] = {{"prompt", "line"}, {NULL, NULL}};
         char line[600];

@@ -54,7 +54,7 @@ bool texts_hear(texts *t, const char *path);
 /* Sides and drawn tokens, as options of a survey. */
 void texts_options(const texts *t, mha_text_options *o);
 
-/* The text of a file; NULL after an error, which was printed. */
+/* The text of a file, or of standard input for "-"; NULL after an error, which was printed. */
 char *texts_read(const char *path, size_t *length);
 
 #endif

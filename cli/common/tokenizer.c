@@ -1,5 +1,6 @@
 #include "cli/common/tokenizer.h"
 #include "io/hub.h"
+#include "cli/common/progress.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +27,10 @@ bool tokenizer_open(mha_tokenizer **tokenizer, mha_context *ctx, const char *mod
     if (!nn_hub_place(place, sizeof place, model, why, sizeof why)) return !mha_context_fail(ctx, MHA_BAD_FILE, why);
     if (!given && !find(path, sizeof path, place))
         return !mha_context_fail(ctx, MHA_BAD_ARGUMENT, "the path of the model is too long");
-    if (!mha_tokenizer_open(ctx, tokenizer, given ? given : path, &o)) return true;
+    progress_begin("opening the tokenizer of %s", model);
+    mha_status status = mha_tokenizer_open(ctx, tokenizer, given ? given : path, &o);
+    progress_end();
+    if (!status) return true;
     if (!given && strstr(mha_context_error(ctx), "has no file of a tokenizer")) {
         char line[sizeof path + 120];
         snprintf(line, sizeof line,

@@ -130,6 +130,7 @@ static bool make_training(show *s)
 
 static void say_what(const show *s)
 {
+    const char *depth = mha_recipe_get(s->recipe, "depth"), *heads = mha_recipe_get(s->recipe, "heads");
     const char *patch = mha_recipe_get(s->recipe, "patch"), *dtype = mha_recipe_get(s->recipe, "dtype");
     int64_t side = strtoll(patch, NULL, 10), patches = s->set.rows / side * (s->set.columns / side);
     printf("\n  %sA Vision Transformer learns to read digits%s\n", term_style_on(&s->term, TERM_BOLD),
@@ -139,10 +140,10 @@ static void say_what(const show *s)
                            ? "These digits are synthetic: drawn by a program, easier to learn than MNIST's."
                            : s->set.about);
     printf("  An image is cut into %" PRId64 " patches of %s x %s pixels, and each becomes a token.\n"
-           "  In %s blocks of %s heads every token attends to every other. The digit is\n"
+           "  In %s block%s of %s head%s every token attends to every other. The digit is\n"
            "  predicted from an additional token, the class token. %" PRId64 " parameters,\n"
            "  randomly initialized; %d thread%s, matrix products in %s.\n\n",
-           patches, patch, patch, mha_recipe_get(s->recipe, "depth"), mha_recipe_get(s->recipe, "heads"),
+           patches, patch, patch, depth, strcmp(depth, "1") ? "s" : "", heads, strcmp(heads, "1") ? "s" : "",
            s->info.parameters, mha_context_threads(s->ctx), mha_context_threads(s->ctx) == 1 ? "" : "s",
            strcmp(dtype, "bf16") == 0 ? "bfloat16" : "float32");
     term_left(&s->term, 0, TERM_FAINT,

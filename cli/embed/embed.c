@@ -1,5 +1,7 @@
 /* mha embed: sentence embeddings. */
 #include "cli/embed/embed.h"
+#include "cli/common/model.h"
+#include "cli/common/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,12 +64,19 @@ static bool read_texts(language_texts *t, const embed_request *r)
     return good && (!r->lines || language_add_lines(t, "embed", r->lines, "text"));
 }
 
+static bool watch(void *arg, int64_t done, int64_t count)
+{
+    (void)arg;
+    progress_at(done, count);
+    return true;
+}
+
 static bool embed(embed_results *e, mha_context *ctx, mha_model *model, const mha_tokenizer *tokenizer,
                   const embed_request *r)
 {
     mha_embedder_options o = MHA_EMBEDDER_DEFAULTS;
     int64_t N = e->texts.count;
-    o.pool = r->pool, o.prompt = r->prompt, o.raw = r->raw, o.truncate = r->truncate;
+    o.pool = r->pool, o.prompt = r->prompt, o.raw = r->raw, o.truncate = r->truncate, o.watch = watch;
     e->about.size = sizeof e->about;
     bool good = !mha_embedder_create(ctx, &e->embedder, model, tokenizer, r->model, &o) &&
                 !mha_embedder_about(ctx, e->embedder, &e->about);
@@ -80,9 +89,11 @@ static bool embed(embed_results *e, mha_context *ctx, mha_model *model, const mh
     }
     double start = cli_clock();
     mha_status status = MHA_OK;
+    progress_begin("embedding %lld texts", (long long)N);
     if (good)
         status = mha_embedder_run(ctx, e->embedder, mha_tensor_2d(e->values, MHA_FLOAT32, N, e->about.width),
                                   (const char *const *)e->texts.all, N, e->lengths);
+    progress_end();
     e->seconds = cli_clock() - start;
     if (status)
         good = cli_error("embed: %s%s", mha_context_error(ctx),
@@ -99,7 +110,7 @@ static int work(mha_context *ctx, const embed_request *r)
     embed_results e = {.seconds = 0};
     bool good = false;
     o.compute = r->type;
-    if (mha_model_open(ctx, &model, r->model, &o) || mha_model_about(ctx, model, &about))
+    if (model_load(ctx, &model, r->model, &o) || mha_model_about(ctx, model, &about))
         cli_error("%s", mha_context_error(ctx));
     else if (!about.vocabulary) cli_error("embed: %s: does not read text", r->model);
     else

@@ -4,6 +4,7 @@
 #include "cli/common/head_list.h"
 #include "cli/common/options.h"
 #include "cli/common/session.h"
+#include "cli/common/progress.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -129,9 +130,11 @@ static bool evaluate(eval_scores *s, const session *of, mha_data_part part)
     bool ok = logits && s->confusion;
     if (!ok) cli_error("not enough memory for the predictions of %lld images", (long long)count);
     double start = cli_clock();
+    progress_begin("evaluating %s on %lld images", of->from->file, (long long)count);
     if (ok && mha_model_evaluate(of->ctx, of->model, mha_tensor_2d(logits, MHA_FLOAT32, count, classes), &s->score,
                                  of->data, part, 0, count))
         ok = cli_error("%s: %s", of->from->file, mha_context_error(of->ctx));
+    progress_end();
     s->seconds = cli_clock() - start;
     for (int64_t i = 0; ok && i < count; i++)
         count_answer(s, logits + i * classes, (int)mha_data_label(of->data, part, i), i);

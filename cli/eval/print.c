@@ -67,16 +67,19 @@ static void put_head(const term *t, const eval_setting *set, const eval_scores *
     char text[MODEL_WORDS];
     put_row(t, "model", "%s", set->file);
     put_row(t, "",
-            "%" PRId64 " blocks of %s, width %" PRId64 ", patches of %" PRId64 " x %" PRId64 ", %" PRId64 " parameters",
-            m->blocks, model_heads_words(text, set->model, true), m->width, m->patch, m->patch, m->parameters);
+            "%" PRId64 " block%s of %s, width %" PRId64 ", patches of %" PRId64 " x %" PRId64 ", %" PRId64
+            " parameters",
+            m->blocks, plural(m->blocks), model_heads_words(text, set->model, true), m->width, m->patch, m->patch,
+            m->parameters);
     if (set->off) {
         put_name(t, "without");
         head_list_print(set->off, set->model, INDENT + NAME);
         printf("\n");
     }
-    put_row(t, "data", "the %" PRId64 " %s images %s%s", s->score.count, set->part,
+    put_row(t, "data", "the %" PRId64 " %s image%s %s%s", s->score.count, set->part, plural(s->score.count),
             set->set.synthetic ? "drawn by " : "of ", set->set.name);
-    if (set->set.synthetic) put_row(t, "", "synthetic digits: the accuracy does not compare with MNIST");
+    if (set->set.synthetic && !set->folder)
+        put_row(t, "", "synthetic digits: the accuracy does not compare with MNIST");
     printf("\n%*s", INDENT, "");
     term_left(t, NAME, TERM_FAINT, "accuracy");
     snprintf(text, sizeof text, "%.2f %%", 100 * part_of(s->score.correct, s->score.count));

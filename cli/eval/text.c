@@ -1,7 +1,9 @@
 /* mha eval --text: the loss of a decoder on a text, in windows that overlap. */
+#include "cli/common/cli.h"
 #include "cli/eval/text.h"
 #include "cli/common/head_list.h"
 #include "cli/common/language.h"
+#include "cli/common/progress.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -82,13 +84,14 @@ static double surprise(const float *logits, int64_t count, int32_t token)
 }
 
 /* Windows start at multiples of the stride; each scores the tokens that no window before it has. */
-static bool score(scores *s, mha_context *ctx, mha_model *model, const int32_t *ids)
+static bool score(scores *s, mha_context *ctx, mha_model *model, const int32_t *ids, const char *name)
 {
     int64_t rows = s->window < s->tokens ? s->window : s->tokens, next = 1;
     float *logits = rows > 0 && s->classes > 0 ? calloc((size_t)rows, (size_t)s->classes * sizeof *logits) : NULL;
     bool good = logits != NULL;
     if (!good)
         cli_error("eval: not enough memory for %lld rows of logits; --window takes a smaller number", (long long)rows);
+    progress_begin("scoring %s", name);
     for (int64_t start = 0; good && next < s->tokens; start += s->stride) {
         int64_t T = s->tokens - start < rows ? s->tokens - start : rows;
         mha_model_inputs in = {.tokens = mha_tensor_2d(ids + start, MHA_INT32, 1, T)};
@@ -99,7 +102,9 @@ static bool score(scores *s, mha_context *ctx, mha_model *model, const int32_t *
         for (; good && next < start + T; next++, s->scored++)
             s->loss += surprise(logits + (next - 1 - start) * s->classes, s->classes, ids[next]);
         s->windows++, s->read += T;
+        progress_at(next, s->tokens);
     }
+    progress_end();
     free(logits);
     return good;
 }
@@ -120,8 +125,8 @@ static bool print_text(const scores *s, const eval_text_request *r, const sessio
         head_list_print(off, of->model, COLUMN);
         printf("\n");
     }
-    cli_print(stdout, "  text           %s: %lld tokens, %lld scored, %lld bytes\n", r->text, (long long)s->tokens,
-              (long long)s->scored, (long long)s->bytes);
+    cli_print(stdout, "  text           %s: %lld token%s, %lld scored, %lld byte%s\n", language_name(r->text),
+              (long long)s->tokens, plural(s->tokens), (long long)s->scored, (long long)s->bytes, plural(s->bytes));
     printf("  windows        %lld of up to %lld tokens, in steps of %lld\n\n", (long long)s->windows,
            (long long)s->window, (long long)s->stride);
     printf("  loss           %.4f\n  perplexity     %.4f\n  bits per byte  %.4f\n", loss_of(s), exp(loss_of(s)),
@@ -177,7 +182,7 @@ int eval_text(const eval_text_request *r)
                language_tokenizer(of.ctx, &tokenizer, r->from.file, r->tokenizer) &&
                language_fits(of.ctx, "eval", tokenizer, of.about.vocabulary, r->json) &&
                language_read(&text, "eval", r->text) && (ids = encode(&s, of.ctx, r, tokenizer, &of.about, &text)) &&
-               head_list_off(&off, &of, r->without) && score(&s, of.ctx, of.model, ids) &&
+               head_list_off(&off, &of, r->without) && score(&s, of.ctx, of.model, ids, language_name(r->text)) &&
                (r->json ? print_json(&s, r, &of, off) : print_text(&s, r, &of, off));
     }
     free(ids);

@@ -1,5 +1,6 @@
 /* mha fill: the most likely tokens for each mask of a text. */
 #include "cli/common/language.h"
+#include "cli/common/model.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -187,7 +188,7 @@ static int work(mha_context *ctx, const request *r)
     filling f = {.top = r->top};
     bool good = false;
     o.compute = r->type;
-    if (mha_model_open(ctx, &model, r->model, &o) || mha_model_about(ctx, model, &about))
+    if (model_load(ctx, &model, r->model, &o) || mha_model_about(ctx, model, &about))
         cli_error("%s", mha_context_error(ctx));
     else {
         f.V = about.classes;

@@ -1,9 +1,11 @@
 /* mha generate: continues texts, or answers them with a model that has an encoder. */
 #include "cli/generate/generate.h"
+#include "cli/common/interrupt.h"
+#include "cli/common/model.h"
 #include "cli/common/tokenizer.h"
+#include "cli/common/progress.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +57,7 @@ static void help(void)
          "starts with the same settings, and writes the same text with the same seed.\n"
          "Prompts of unlike length run without padding: a text is the same alone and in\n"
          "any batch.\n"
-         "Interrupting (Ctrl-C) prints what there is.\n"
+         "Interrupting (Ctrl-C) prints what there is; the exit code is then 130.\n"
          "\n"
          "JSON keys: model, seed, sequences: [{prompt, text, finish (end, stop, length,\n"
          "cancelled), score (of beams), prompt_tokens, tokens}], prompt_tokens,\n"
@@ -182,12 +184,7 @@ static bool open_tokenizers(mha_context *ctx, const generate_request *r, const m
 
 /* ---- The run ---------------------------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t interrupted;
-static void interrupt(int signal)
-{
-    (void)signal;
-    interrupted = 1;
-}
+static volatile sig_atomic_t interrupted; /* the number of the signal */
 
 typedef struct shown {
     bool streams; /* texts are shown as they come: of a single sequence */
@@ -204,11 +201,10 @@ static bool watch(void *user, const mha_generation_event *event)
 
 static bool run(mha_context *ctx, mha_generation *g, shown *s, generate_times *t)
 {
-    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND}, before;
     double start = cli_clock();
     bool good = true;
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, &before);
+    interrupt_catch(&interrupted);
+    if (!s->streams) progress_begin("generating");
     for (bool first = true; good && !mha_generation_finished(g); first = false) {
         good = !mha_generation_step(ctx, g);
         double now = cli_clock();
@@ -217,7 +213,8 @@ static bool run(mha_context *ctx, mha_generation *g, shown *s, generate_times *t
         else t->new_tokens = s->tokens;
         start = now;
     }
-    sigaction(SIGINT, &before, NULL);
+    interrupt_catch(NULL);
+    progress_end();
     t->new_tokens = s->tokens;
     return good;
 }
@@ -291,14 +288,15 @@ static int generate(mha_context *ctx, const generate_request *r, mha_model *mode
     }
     if (good && r->json) good = generate_print_json(g, p, r, &t);
     else if (good && !s.streams) generate_print(g, p, r->new_only, encoder);
-    if (good && !r->quiet) {
+    if (good && !r->quiet && !interrupted) {
         fflush(stdout);
         note_length(g, p, about);
         generate_print_times(&t);
     }
+    if (good && interrupted) cli_error("interrupted");
     mha_generation_free(g);
     free(stops);
-    return good ? CLI_OK : CLI_USAGE;
+    return !good ? CLI_USAGE : interrupted ? interrupt_status(interrupted) : CLI_OK;
 }
 
 static int work(mha_context *ctx, const generate_request *r)
@@ -310,7 +308,7 @@ static int work(mha_context *ctx, const generate_request *r)
     generate_prompts p = {0};
     int status = CLI_USAGE;
     o.compute = r->type;
-    if (mha_model_open(ctx, &model, r->model, &o) || mha_model_about(ctx, model, &about))
+    if (model_load(ctx, &model, r->model, &o) || mha_model_about(ctx, model, &about))
         cli_error("%s", mha_context_error(ctx));
     else if (about.frames) cli_error("generate: %s: reads audio; use mha transcribe", r->model);
     else if (!about.vocabulary) cli_error("generate: %s: does not read text", r->model);

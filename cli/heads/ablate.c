@@ -1,7 +1,9 @@
 /* The cases of an ablation, and how well importance predicts them. */
 #include "cli/heads/ablate.h"
 #include "cli/common/cli.h"
+#include "cli/common/progress.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,11 +151,13 @@ bool ablation_make(ablation *a, mha_context *ctx, mha_model *model, const mha_da
     how.images = images;
     if (ok) choose_pairs(a, s);
     if (ok) choose_heads(a, s, off);
+    progress_begin("switching off %" PRId64 " head%s, in %zu cases", a->heads, plural(a->heads), cases);
     if (ok &&
         mha_model_ablate(ctx, model, a->scores, a->correct, a->labels, off, (int64_t)cases, data, MHA_DATA_TEST, &how))
         ok = cli_error("%s: %s", path, mha_context_error(ctx));
     else if (!ok || !compare_importance(a, s))
         ok = cli_error("not enough memory to switch %d heads off", (int)a->heads);
+    progress_end();
     a->seconds = cli_clock() - start;
     if (ok && off) a->different = count_different(a, off);
     free(off);

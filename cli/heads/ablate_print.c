@@ -16,7 +16,6 @@ _Static_assert(INDENT + HEAD + SHARE + DROP + LOSS + 2 * DROP + PAIR + 3 * DROP 
 _Static_assert(INDENT + HEAD + SHARE + 10 * CELL <= 80, "labels fit the screen");
 
 static double share_of(const mha_score *s) { return 100 * (double)s->correct / (double)s->count; }
-static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
 static void put_heading(const term *t, const char *name)
 {
@@ -47,7 +46,7 @@ static void put_title(const term *t, const ablation *a, const survey *s, const h
     put_name(t, "data");
     cli_print(stdout, "%" PRId64 " test image%s %s %s\n", a->scores[0].count, plural(a->scores[0].count),
               set->set.synthetic ? "drawn by" : "of", set->set.name);
-    if (set->set.synthetic) {
+    if (set->set.synthetic && !set->asked) {
         put_name(t, "");
         printf("synthetic digits: the accuracy does not compare with MNIST\n");
     }
@@ -63,8 +62,8 @@ static void put_title(const term *t, const ablation *a, const survey *s, const h
     put_correlation("accuracy", a->by_accuracy);
     printf("\n");
     put_name(t, "time");
-    printf("%.1f s for %" PRId64 " cases; %.1f s for importance and similarity\n", a->seconds, a->different,
-           set->seconds);
+    printf("%.1f s for %" PRId64 " case%s; %.1f s for importance and similarity\n", a->seconds, a->different,
+           plural(a->different), set->seconds);
 }
 
 /* ---- Heads ------------------------------------------------------------------------------------------------------ */

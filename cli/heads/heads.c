@@ -101,9 +101,10 @@ static bool show(const request *r, const mha_data_info *set, findings f, double 
         return cli_error("not enough memory for the JSON");
     }
     term t = term_detect(r->when);
-    heads_setting setting = {r->from.file, *set, r->sort, seconds};
+    heads_setting setting = {r->from.file, *set, r->sort, seconds, r->from.folder != NULL};
     if (r->format != MAPS_TERMINAL)
-        cli_print(stdout, "wrote the maps of %lld heads to %s\n", (long long)f.survey->info.heads, r->out);
+        cli_print(stdout, "wrote the maps of %lld head%s to %s\n", (long long)f.survey->info.heads,
+                  plural(f.survey->info.heads), r->out);
     else if (!(f.ablation ? ablation_print(&t, f.ablation, f.survey, &setting) : heads_table(&t, f.survey, &setting)))
         return cli_error("not enough memory for the table");
     if (f.roles) roles_table(&t, f.roles);
@@ -190,6 +191,8 @@ static bool fits_together(const request *r)
     if (!!r->text + !!r->audio + !!r->relations > 1)
         return cli_error("heads: %s and %s exclude each other", r->text ? "--text" : "--audio",
                          r->relations ? "--relations" : "--audio");
+    if (r->text && r->target && !strcmp(r->text, "-") && !strcmp(r->target, "-"))
+        return cli_error("heads: --text and --target cannot both be standard input");
     if (!r->text && (r->target || (r->window && !r->audio)))
         return cli_error("heads: %s needs --text FILE", r->target ? "--target" : "--window");
     if (!reads && r->tokenizer)

@@ -138,11 +138,12 @@ static void put_title(const term *t, const text_request *r, const result *found)
     const conllu *c = &found->file;
     printf("%*s", INDENT, "");
     term_left(t, NAME, TERM_FAINT, "model");
-    cli_print(stdout, "%s: %" PRId64 " heads\n", r->from->file, found->heads);
+    cli_print(stdout, "%s: %" PRId64 " head%s\n", r->from->file, found->heads, plural(found->heads));
     printf("%*s", INDENT, "");
     term_left(t, NAME, TERM_FAINT, "file");
-    cli_print(stdout, "%s: %" PRId64 " sentences, %" PRId64 " words, %" PRId64 " links; %.1f s\n", r->relations,
-              c->count, c->word_count, c->link_count, found->seconds);
+    cli_print(stdout, "%s: %" PRId64 " sentence%s, %" PRId64 " word%s, %" PRId64 " link%s; %.1f s\n", r->relations,
+              c->count, plural(c->count), c->word_count, plural(c->word_count), c->link_count, plural(c->link_count),
+              found->seconds);
 }
 
 static bool print_table(const term *t, const text_request *r, const session *s, const result *found)

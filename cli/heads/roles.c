@@ -1,5 +1,6 @@
 #include "cli/heads/roles.h"
 #include "cli/common/cli.h"
+#include "cli/common/progress.h"
 
 #include <stdlib.h>
 
@@ -30,7 +31,10 @@ bool roles_make(roles *r, mha_context *ctx, mha_model *model, const mha_data *da
     mha_roles_options options = MHA_ROLES_DEFAULTS;
     options.images = sample && sample < IMAGES ? sample : IMAGES;
     *r = (roles){0};
-    if (!mha_roles_make(ctx, &r->of, model, data, MHA_DATA_TEST, &options) && take(r, ctx)) return true;
+    progress_begin("measuring the roles of heads");
+    bool made = !mha_roles_make(ctx, &r->of, model, data, MHA_DATA_TEST, &options) && take(r, ctx);
+    progress_end();
+    if (made) return true;
     cli_error("%s: %s", path, mha_context_error(ctx));
     roles_free(r);
     return false;

@@ -1,4 +1,5 @@
 /* Two tables: heads with their roles, and roles with their heads. */
+#include "cli/common/cli.h"
 #include "cli/heads/roles.h"
 #include "cli/draw/scale.h"
 
@@ -115,8 +116,8 @@ void roles_table(const term *t, const roles *r)
 {
     printf("\n%*s", INDENT, "");
     term_left(t, 0, TERM_PLAIN, "Roles of heads");
-    printf(", from %" PRId64 " image%s and %" PRId64 " shuffles\n\n", r->info.images, r->info.images == 1 ? "" : "s",
-           r->info.shuffles);
+    printf(", from %" PRId64 " image%s and %" PRId64 " shuffle%s\n\n", r->info.images, plural(r->info.images),
+           r->info.shuffles, plural(r->info.shuffles));
     put_heads(t, r);
     put_roles(t, r);
     printf("\n%*sscore: correlation of attention with the role, without what the head does in\n", INDENT, "");

@@ -39,8 +39,6 @@ int64_t *heads_order(const survey *s, heads_sort sort)
 
 /* ---- The table -------------------------------------------------------------------------------------------------- */
 
-static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
-
 static void put_title(const term *t, const survey *s, const heads_setting *set)
 {
     const char *of = set->set.synthetic ? "drawn by" : "of";

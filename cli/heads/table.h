@@ -21,6 +21,7 @@ typedef struct heads_setting {
     mha_data_info set;
     heads_sort sort; /* highest importance, lowest entropy or lowest distance first */
     double seconds;
+    bool asked; /* the data set was named by --data */
 } heads_setting;
 
 /* The numbers of the heads in that order, to be freed; NULL if out of memory. */

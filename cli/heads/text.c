@@ -4,6 +4,8 @@
 #include "cli/common/wording.h"
 #include "cli/maps/text.h"
 #include "io/json.h"
+#include "cli/common/progress.h"
+#include "cli/common/language.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -33,7 +35,10 @@ static bool measure(text_survey *s, const texts *t, const mha_text_options *o, c
 {
     double start = cli_clock();
     *s = (text_survey){.pair = t->pair, .tokens = (t->frames ? t->starts[1] : t->starts[0])[t->count]};
-    if (mha_text_survey_make(t->ctx, &s->of, t->model, &t->of, o) || !take_heads(s, t->ctx)) {
+    progress_begin("measuring the heads of %s", r->from->file);
+    bool made = !mha_text_survey_make(t->ctx, &s->of, t->model, &t->of, o) && take_heads(s, t->ctx);
+    progress_end();
+    if (!made) {
         static const wording words[] = {{"options.window", "--window"}, {NULL, NULL}};
         char line[600];
         return cli_error("%s: %s", r->from->file, wording_apply(line, sizeof line, mha_context_error(t->ctx), words));
@@ -79,8 +84,9 @@ static bool show(const text_request *r, const text_survey *s, const text_ablatio
     if (r->json) return print_json(r, s, a);
     term t = term_detect(r->when);
     if (r->format != MAPS_TERMINAL)
-        cli_print(stdout, "wrote the maps of %lld heads to %s\n", (long long)s->info.heads, r->out);
-    else if (!text_table(&t, s, r->sort, r->from->file, r->audio ? r->audio : r->text) ||
+        cli_print(stdout, "wrote the maps of %lld head%s to %s\n", (long long)s->info.heads, plural(s->info.heads),
+                  r->out);
+    else if (!text_table(&t, s, r->sort, r->from->file, r->audio ? r->audio : language_name(r->text)) ||
              (a && !text_ablation_table(&t, a, s)))
         return cli_error("not enough memory for the table");
     return true;
@@ -91,7 +97,7 @@ static bool show(const text_request *r, const text_survey *s, const text_ablatio
 /* view's --text is the text itself, so it is easily given here, too. Prints an error and returns false. */
 static bool names_file(const char *text)
 {
-    if (!access(text, F_OK) || errno != ENOENT) return true;
+    if (!strcmp(text, "-") || !access(text, F_OK) || errno != ENOENT) return true;
     return cli_error("heads: --text names a file with the text, and there is none called '%s'", text);
 }
 
@@ -102,7 +108,8 @@ static bool take(const text_request *r, texts *t)
     if (r->audio) return texts_hear(t, r->audio);
     char *text = names_file(r->text) ? texts_read(r->text, &length) : NULL;
     char *target = text && r->target ? texts_read(r->target, &target_length) : NULL;
-    bool ok = text && (target || !r->target) && texts_take(t, text, length, r->text, target, target_length, r->target);
+    bool ok = text && (target || !r->target) &&
+              texts_take(t, text, length, language_name(r->text), target, target_length, r->target);
     free(text);
     free(target);
     return ok;

@@ -1,6 +1,7 @@
 #include "cli/heads/text_ablate.h"
 #include "cli/common/cli.h"
 #include "cli/draw/scale.h"
+#include "cli/common/progress.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -21,8 +22,10 @@ bool text_ablation_make(text_ablation *a, const texts *t, const mha_text_options
     bool ok = off && a->scores;
     if (!ok) cli_error("heads: not enough memory to switch %" PRId64 " heads off", heads);
     for (int64_t n = 0; off && n < heads; n++) off[(n + 1) * heads + n] = true;
+    progress_begin("switching off %" PRId64 " head%s, one at a time", heads, plural(heads));
     if (ok && mha_text_ablate(t->ctx, t->model, a->scores, off, heads + 1, &t->of, o))
         ok = cli_error("%s: %s", file, mha_context_error(t->ctx));
+    progress_end();
     free(off);
     a->seconds = cli_clock() - start;
     return ok;
@@ -86,8 +89,8 @@ bool text_ablation_table(const term *t, const text_ablation *a, const text_surve
     int64_t *order = order_of(a);
     const mha_score *all = &a->scores[0];
     if (!order) return false;
-    printf("\n%*s%" PRId64 " tokens of %" PRId64 " window%s, each predicted from those before it; %.1f s\n", INDENT, "",
-           all->count, a->windows, a->windows == 1 ? "" : "s", a->seconds);
+    printf("\n%*s%" PRId64 " token%s of %" PRId64 " window%s, each predicted from those before it; %.1f s\n", INDENT,
+           "", all->count, plural(all->count), a->windows, plural(a->windows), a->seconds);
     printf("%*swith all heads: loss %.4f, perplexity %.3f, %.1f %% of the tokens predicted\n", INDENT, "", all->loss,
            exp(all->loss), 100 * (double)all->correct / (double)all->count);
     put_names(t);

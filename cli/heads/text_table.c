@@ -80,8 +80,6 @@ static void sort_heads(int64_t *order, const text_survey *s, int64_t first, int6
 
 /* ---- The table -------------------------------------------------------------------------------------------------- */
 
-static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
-
 static void put_title(const term *t, const text_survey *s, const char *file, const char *text)
 {
     printf("%*s", INDENT, "");
@@ -100,8 +98,9 @@ static void put_title(const term *t, const text_survey *s, const char *file, con
     if (s->tokens - s->unused < SHORT)
         printf("%*sshort: results of fewer than %d tokens say little about a head\n", INDENT + NAME, "", SHORT);
     if (s->info.repeats)
-        printf("%*sinduction: %" PRId64 " sequences of %" PRId64 " random tokens, each repeated once\n", INDENT + NAME,
-               "", s->info.repeats, s->info.repeat_length);
+        printf("%*sinduction: %" PRId64 " sequence%s of %" PRId64 " random token%s, each repeated once\n",
+               INDENT + NAME, "", s->info.repeats, plural(s->info.repeats), s->info.repeat_length,
+               plural(s->info.repeat_length));
 }
 
 static const char *kind_of(const mha_text_head *h)

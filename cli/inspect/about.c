@@ -58,7 +58,9 @@ static void put_output(const session *s, const term *t)
     list_names(names, sizeof names, mha_model_label, s->model, CLASSES);
     if (!i->head) put_row(t, "output", "the rows of the last block, %lld numbers each", (long long)i->width);
     else if (!i->pooled) put_row(t, "output", "logits of %lld tokens at every position", (long long)i->classes);
-    else put_row(t, "output", "%lld classes%s%s", (long long)i->classes, *names ? ": " : "", names);
+    else
+        put_row(t, "output", "%lld class%s%s%s", (long long)i->classes, i->classes == 1 ? "" : "es", *names ? ": " : "",
+                names);
 }
 
 /* ---- Blocks ----------------------------------------------------------------------------------------------------- */
@@ -89,8 +91,9 @@ static void put_blocks(const session *s, const term *t)
     bool pair = i->encoder_blocks > 0;
     if (pair) {
         mha_model_attention a = mha_model_attention_get(s->model, 0);
-        put_row(t, "encoder", "%lld blocks of width %lld, with %s of width %lld", (long long)i->encoder_blocks,
-                (long long)i->encoder_width, model_heads_words(heads, s->model, false), (long long)a.width);
+        put_row(t, "encoder", "%lld block%s of width %lld, with %s of width %lld", (long long)i->encoder_blocks,
+                plural(i->encoder_blocks), (long long)i->encoder_width, model_heads_words(heads, s->model, false),
+                (long long)a.width);
     }
     mha_model_attention a = mha_model_attention_get(s->model, i->encoder_blocks);
     put_row(t, pair ? "decoder" : "blocks",

@@ -1,5 +1,6 @@
 /* Held-out accuracy over the number of remaining heads, fewer to the right: after each round of pruning, after the
  * fine-tuning of that round, and after the final fine-tuning. */
+#include "cli/common/cli.h"
 #include "cli/draw/chart.h"
 #include "cli/prune/print.h"
 
@@ -54,8 +55,9 @@ bool prune_curve_write(const prune_report *s, const char *path, char *error, siz
         return false;
     }
     snprintf(headline, sizeof headline,
-             "%" PRId64 " of %" PRId64 " heads pruned: accuracy on the test set %.2f %%, before %.2f %%",
-             s->heads - s->heads_left, s->heads, 100 * (double)s->after.correct / (double)s->after.count,
+             "%" PRId64 " of %" PRId64 " head%s pruned: accuracy on the test set %.2f %%, before %.2f %%",
+             s->heads - s->heads_left, s->heads, plural(s->heads),
+             100 * (double)s->after.correct / (double)s->after.count,
              100 * (double)s->before.correct / (double)s->before.count);
     snprintf(about, sizeof about, "Vision Transformer with %" PRId64 " parameters, %" PRId64 " before pruning",
              s->parameters_left, s->parameters);

@@ -131,8 +131,8 @@ void prune_print_text(const prune_report *s)
 {
     char words[MODEL_WORDS];
     int64_t gone = s->heads - s->heads_left;
-    printf("  removed %" PRId64 " of %" PRId64 " heads; remaining: %" PRId64 " block%s of %s\n", gone, s->heads,
-           s->blocks, s->blocks == 1 ? "" : "s", model_heads_words(words, s->smaller, true));
+    printf("  removed %" PRId64 " of %" PRId64 " head%s; remaining: %" PRId64 " block%s of %s\n", gone, s->heads,
+           plural(s->heads), s->blocks, plural(s->blocks), model_heads_words(words, s->smaller, true));
     printf("  test accuracy %.2f %%: %" PRId64 " of %" PRId64 " %simages; %.2f %% before\n", 100 * share(&s->after),
            s->after.correct, s->after.count, s->synthetic ? "synthetic " : "", 100 * share(&s->before));
     cli_print(stdout, "  %s: %" PRId64 " parameters, %" PRId64 " before; %.1f s\n", s->out, s->parameters_left,

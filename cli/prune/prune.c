@@ -275,7 +275,9 @@ static int remove_named(const request *r)
     nn_file_lock_free(&lock); /* the library takes its own */
     if (ok && mha_model_save_pruned(s.ctx, s.model, r->out, keep, s.about.heads))
         ok = cli_error("%s: %s", r->from.file, mha_context_error(s.ctx));
-    if (ok) cli_print(stdout, "%s: %lld of %lld heads\n", r->out, (long long)left, (long long)s.about.heads);
+    if (ok)
+        cli_print(stdout, "%s: %lld of %lld head%s\n", r->out, (long long)left, (long long)s.about.heads,
+                  plural(s.about.heads));
     free(keep);
     session_close(&s);
     return ok ? CLI_OK : CLI_USAGE;

@@ -1,6 +1,7 @@
 /* mha tokenize: text to tokens and back, and training of a byte-level BPE tokenizer. */
 #include "cli/tokenize/tokenize.h"
 #include "cli/common/language.h"
+#include "cli/common/progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,6 +166,14 @@ out:
     return status;
 }
 
+static mha_status open_tokenizer(mha_context *ctx, mha_tokenizer **t, const char *path, const mha_tokenizer_options *o)
+{
+    progress_begin("opening %s", path);
+    mha_status status = mha_tokenizer_open(ctx, t, path, o);
+    progress_end();
+    return status;
+}
+
 int cmd_tokenize(int argc, char **argv)
 {
     tokenize_request r = {0};
@@ -178,7 +187,7 @@ int cmd_tokenize(int argc, char **argv)
     o.cased = r.cased;
     if (!ctx) return CLI_USAGE;
     if (r.train) status = train(ctx, &r);
-    else if (mha_tokenizer_open(ctx, &t, r.tokenizer, &o)) cli_error("%s", mha_context_error(ctx));
+    else if (open_tokenizer(ctx, &t, r.tokenizer, &o)) cli_error("%s", mha_context_error(ctx));
     else status = r.decode ? decode(ctx, t, &r) : encode(ctx, t, &r);
     mha_tokenizer_free(t);
     mha_context_free(ctx);

@@ -7,6 +7,7 @@
 #include "cli/train/train.h"
 #include "cli/train/log.h"
 #include "cli/train/progress.h"
+#include "cli/common/interrupt.h"
 
 #include <math.h>
 #include <signal.h>
@@ -29,22 +30,6 @@ typedef struct loop {
 } loop;
 
 static volatile sig_atomic_t stopped;
-
-/* The first signal requests a stop; the second one, of either kind, ends the process. */
-static void on_signal(int number)
-{
-    stopped = number;
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-}
-
-static void catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
 
 /* ---- Output files ----------------------------------------------------------------------------------------------- */
 
@@ -201,6 +186,7 @@ static int finish(loop *l)
     const train_session *s = l->s;
     train_end end = {.peak_kib = 0};
     double begun = cli_clock();
+    interrupt_catch(NULL); /* the last checkpoint is written */
     if (mha_training_evaluate(s->ctx, s->training, MHA_TRAINING_TEST, &end.test)) return failed(l);
     end.test_seconds = cli_clock() - begun;
     mha_epoch_info e = train_epoch(s->ctx, s->training, s->info.epochs - 1);
@@ -227,7 +213,7 @@ int train_loop(const train_session *s)
     loop l = {.s = s, .step = s->info.step, .saved = s->info.step > 0};
     mha_training_report report = {.size = sizeof report};
     mha_status failure = MHA_OK;
-    catch_signals();
+    interrupt_catch(&stopped); /* the first signal requests a stop */
     if (s->log && !train_log_begin(s, l.error, sizeof l.error)) {
         cli_error("%s", l.error);
         return CLI_USAGE;

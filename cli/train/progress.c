@@ -1,25 +1,15 @@
 /* The table and the status line, which is written with a single call so that it does not flicker. */
 #include "cli/train/progress.h"
 #include "cli/common/cli.h"
+#include "cli/common/progress.h"
 #include "cli/draw/term.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { COLUMNS = 80, LINE = 600 };
 static const double rest_between = 0.2; /* seconds between two redraws */
-
-/* Columns of the terminal, at most those of the table, minus one: some terminals wrap at the last column. */
-static int columns(void)
-{
-    struct winsize size;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || !size.ws_col || size.ws_col > COLUMNS) return COLUMNS - 1;
-    return size.ws_col - 1;
-}
 
 train_progress train_progress_begin(const mha_training_info *info, const char *label)
 {
@@ -34,15 +24,16 @@ void train_progress_say(const train_session *s)
 {
     const mha_training_info *t = &s->info;
     const mha_recipe *r = mha_training_recipe(s->training);
-    fprintf(stderr, "Vision Transformer: depth %s, width %s, %s heads, patches of %s x %s\n",
+    fprintf(stderr, "Vision Transformer: depth %s, width %s, %s head%s, patches of %s x %s\n",
             mha_recipe_get(r, "depth"), mha_recipe_get(r, "width"), mha_recipe_get(r, "heads"),
-            mha_recipe_get(r, "patch"), mha_recipe_get(r, "patch"));
-    cli_print(stderr, "%lld parameters, preset %s, %lld epoch%s of %lld steps, %lld images each\n",
-              (long long)t->parameters, mha_recipe_preset(r), (long long)t->epochs, t->epochs > 1 ? "s" : "",
-              (long long)t->steps_per_epoch, (long long)t->batch);
-    fprintf(stderr, "%lld %straining images of %lld x %lld pixels, %lld held out, %lld test images\n",
+            strcmp(mha_recipe_get(r, "heads"), "1") == 0 ? "" : "s", mha_recipe_get(r, "patch"),
+            mha_recipe_get(r, "patch"));
+    cli_print(stderr, "%lld parameters, preset %s, %lld epoch%s of %lld step%s, %lld image%s each\n",
+              (long long)t->parameters, mha_recipe_preset(r), (long long)t->epochs, plural(t->epochs),
+              (long long)t->steps_per_epoch, plural(t->steps_per_epoch), (long long)t->batch, plural(t->batch));
+    fprintf(stderr, "%lld %straining images of %lld x %lld pixels, %lld held out, %lld test image%s\n",
             (long long)t->train, s->about.synthetic ? "synthetic " : "", (long long)s->about.rows,
-            (long long)s->about.columns, (long long)t->held_out, (long long)t->test);
+            (long long)s->about.columns, (long long)t->held_out, (long long)t->test, plural(t->test));
     long long epoch = t->step / t->steps_per_epoch, step = t->step % t->steps_per_epoch;
     if (t->step) fprintf(stderr, "resuming at epoch %lld, step %lld\n", epoch + 1, step + 1);
     fputs("  epoch   training: loss  accuracy   held out: loss  accuracy   images/s\n", stderr);
@@ -52,23 +43,11 @@ void train_progress_say(const train_session *s)
 
 static double percent(int64_t part, int64_t whole) { return whole > 0 ? 100 * (double)part / (double)whole : 0; }
 
-/* A thin progress bar: heavy for the completed part. */
-static void bar(const train_progress *p, char *out, size_t room, int width, double done)
-{
-    int full = (int)(done * width);
-    size_t used = 0;
-    for (int i = 0; i < width && used < room; i++)
-        used += (size_t)snprintf(out + used, room - used, "%s",
-                                 i < full ? (p->utf8 ? "\u2501" : "=") : (p->utf8 ? "\u2500" : "-"));
-}
-
 /* `step`: taken so far. */
 static void time_left(const train_progress *p, int64_t step, char *out, size_t room)
 {
     double each = (cli_clock() - p->begun) / (double)(step - p->info.step);
-    long left = (long)(each * (double)(p->info.epochs * p->info.steps_per_epoch - step) + 0.5);
-    if (left >= 3600) snprintf(out, room, "%ld:%02ld:%02ld", left / 3600, left / 60 % 60, left % 60);
-    else snprintf(out, room, "%ld:%02ld", left / 60, left % 60);
+    progress_time(out, room, each * (double)(p->info.epochs * p->info.steps_per_epoch - step));
 }
 
 void train_progress_step(train_progress *p, int64_t n, const mha_epoch_info *e)
@@ -82,9 +61,9 @@ void train_progress_step(train_progress *p, int64_t n, const mha_epoch_info *e)
              (long long)p->info.epochs);
     snprintf(back, sizeof back, "loss %.4f  %6.2f %%  %5.0f images/s  %s left", e->loss,
              percent(e->correct, e->examples), speed, left);
-    int width = columns(), rest = width - (int)(strlen(front) + strlen(back)) - 4;
+    int width = progress_columns(), rest = width - (int)(strlen(front) + strlen(back)) - 4;
     double done = (double)e->examples / (double)(p->info.steps_per_epoch * p->info.batch);
-    if (rest >= 4) bar(p, drawing, sizeof drawing, rest, done);
+    if (rest >= 4) progress_bar(drawing, sizeof drawing, rest, done, p->utf8);
     snprintf(line, sizeof line, "%s  %s%s%s", front, drawing, *drawing ? "  " : "", back);
     if (!*drawing && (int)strlen(line) > width) line[width] = 0;
     fprintf(stderr, "\r%s\033[K", line);

@@ -314,9 +314,9 @@ static int train_all(work *w)
 static void say_begin(const work *w)
 {
     const sweep *s = &w->s;
-    if (w->about.synthetic && s->request->data) /* otherwise data_default has reported it */
-        cli_error("train: using synthetic digits; './dev data mnist' downloads MNIST");
-    if (sweep_done(s)) fprintf(stderr, "%" PRId64 " of %" PRId64 " runs are done\n", sweep_done(s), s->count);
+    if (sweep_done(s))
+        fprintf(stderr, "%" PRId64 " of %" PRId64 " run%s done\n", sweep_done(s), s->count,
+                s->count == 1 ? " is" : "s are");
 }
 
 static int run(work *w)

@@ -1,5 +1,6 @@
 /* The table of a sweep: one line per combination. Where the values of the swept keys leave no room for the numbers in 80
  * columns, they have a line of their own above them. */
+#include "cli/common/cli.h"
 #include "cli/train/sweep.h"
 
 #include <inttypes.h>
@@ -59,8 +60,9 @@ static void say_what(const sweep *s)
         snprintf(name, sizeof name, "%s parameters each, ", sweep_thousands(parameters, s->parameters[0]));
     cli_print(stdout, "Vision Transformer: %spreset %s, %" PRId64 " seed%s\n", name, mha_recipe_preset(r), s->seeds,
               s->seeds == 1 ? "" : "s");
-    printf("%" PRId64 " %simages, %" PRId64 " of them held out, and %" PRId64 " test images\n\n",
-           s->info.train + s->info.held_out, s->synthetic ? "synthetic " : "", s->info.held_out, s->info.test);
+    printf("%" PRId64 " %simages, %" PRId64 " of them held out, and %" PRId64 " test image%s\n\n",
+           s->info.train + s->info.held_out, s->synthetic ? "synthetic " : "", s->info.held_out, s->info.test,
+           plural(s->info.test));
 }
 
 /* The values of a combination on lines of their own. */

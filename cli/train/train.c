@@ -204,8 +204,6 @@ int cmd_train(int argc, char **argv)
     train_session *s = &m.session;
     if (claim(&m) && (r.resume ? resume(&m) : begin(&m)) && place_files(&m) && open_data(&m) && make_training(&m) &&
         has_room(s)) {
-        if (s->about.synthetic && (r.data || r.resume)) /* otherwise data_default has reported it */
-            cli_error("train: using synthetic digits; './dev data mnist' downloads MNIST");
         note_unnamed(&m);
         status = train_loop(s);
     }

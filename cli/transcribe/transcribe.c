@@ -1,6 +1,8 @@
 /* mha transcribe: what is said in sound files. */
 #include "cli/transcribe/transcribe.h"
 #include "cli/common/tokenizer.h"
+#include "cli/common/model.h"
+#include "cli/common/progress.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -94,7 +96,9 @@ static bool transcribe_window_of(job *j, const transcribe_file *f, transcribe_wi
     o.beams = j->r->beams;
     if (j->r->beams) o.method = j->r->beams > 1 ? MHA_GENERATE_BEAMS : MHA_GENERATE_GREEDY;
     o.tokenizer = j->tokenizer, o.callback = watch, o.user = j;
+    if (j->r->json) progress_begin("transcribing %s", f->path);
     bool good = !mha_generation_create(j->ctx, &g, j->model, &in, &o) && !mha_generation_run(j->ctx, g);
+    progress_end();
     if (!good) cli_error("transcribe: %s: %s", f->path, mha_context_error(j->ctx));
     mha_generated q = mha_generation_get(g, 0);
     good = good && keep(w, &q);
@@ -148,7 +152,7 @@ static bool open_all(job *j)
         if (mha_sound_open(j->ctx, &j->files[n].sound, j->files[n].path))
             return cli_error("transcribe: %s", mha_context_error(j->ctx));
     }
-    if (mha_model_open(j->ctx, &j->model, j->r->model, &o) || mha_model_about(j->ctx, j->model, &j->about))
+    if (model_load(j->ctx, &j->model, j->r->model, &o) || mha_model_about(j->ctx, j->model, &j->about))
         return cli_error("%s", mha_context_error(j->ctx));
     if (!j->about.frames) return cli_error("transcribe: %s: does not read audio; a Whisper does", j->r->model);
     if (!language_tokenizer(j->ctx, &j->tokenizer, j->r->model, j->r->tokenizer)) return false;

@@ -7,6 +7,7 @@
 #include "cli/view/live.h"
 #include "cli/view/page.h"
 #include "cli/view/weights.h"
+#include "cli/common/progress.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -165,8 +166,10 @@ static bool describe(scene *s)
     mha_text_head h = {.size = sizeof h};
     int64_t heads = 0;
     texts_options(&s->texts, &o);
-    if (mha_text_survey_make(s->texts.ctx, &s->survey, s->texts.model, &s->texts.of, &o))
-        return cli_error("%s: %s", s->v->file, mha_context_error(s->texts.ctx));
+    progress_begin("measuring the heads");
+    mha_status status = mha_text_survey_make(s->texts.ctx, &s->survey, s->texts.model, &s->texts.of, &o);
+    progress_end();
+    if (status) return cli_error("%s: %s", s->v->file, mha_context_error(s->texts.ctx));
     for (int64_t n = 0; n < mha_model_attention_count(s->texts.model); n++) {
         mha_model_attention a = mha_model_attention_get(s->texts.model, n);
         if (is_shown(s, &a)) heads += a.heads;
@@ -297,8 +300,12 @@ bool view_text_write(const view_text *v, mha_context *ctx, mha_model *model, siz
     if (ok && !view_page_write(v->page, view_title(v->file), &data, engine, bytes, error, sizeof error))
         ok = cli_error("%s", error);
     mha_model_info m = model_about(ctx, model);
-    if (v->audio) snprintf(about, room, "%" PRId64 " tokens over %" PRId64 " frames", s.sides[1].T, s.sides[0].T);
-    else snprintf(about, room, "%" PRId64 " heads, %" PRId64 " tokens", m.heads, s.sides[0].T + s.sides[1].T);
+    if (v->audio)
+        snprintf(about, room, "%" PRId64 " token%s over %" PRId64 " frames", s.sides[1].T, plural(s.sides[1].T),
+                 s.sides[0].T);
+    else
+        snprintf(about, room, "%" PRId64 " head%s, %" PRId64 " tokens", m.heads, plural(m.heads),
+                 s.sides[0].T + s.sides[1].T);
     nn_buffer_free(&data);
     scene_close(&s);
     return ok;

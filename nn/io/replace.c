@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -100,6 +101,37 @@ static bool make(nn_replacement *to)
     return true;
 }
 
+/* ---- Replacements that are under way ---------------------------------------------------------------------------- */
+
+/* For nn_replacement_abandon, which a handler of a signal may call. More than these at a time are not listed. */
+enum { LISTED = 8 };
+static _Atomic(nn_replacement *) listed[LISTED];
+
+static bool enlist(nn_replacement *to)
+{
+    for (int n = 0; n < LISTED; n++) {
+        nn_replacement *none = NULL;
+        if (atomic_compare_exchange_strong(&listed[n], &none, to)) break;
+    }
+    return true;
+}
+
+static void strike(nn_replacement *to)
+{
+    for (int n = 0; n < LISTED; n++) {
+        nn_replacement *mine = to;
+        if (atomic_compare_exchange_strong(&listed[n], &mine, NULL)) break;
+    }
+}
+
+void nn_replacement_abandon(void)
+{
+    for (int n = 0; n < LISTED; n++) {
+        const nn_replacement *to = atomic_load(&listed[n]);
+        if (to && to->made) unlinkat(to->at.folder, to->temporary, 0);
+    }
+}
+
 bool nn_replacement_begin(nn_replacement *to, const char *path, char *error, size_t error_size)
 {
     char why[300];
@@ -110,7 +142,8 @@ bool nn_replacement_begin(nn_replacement *to, const char *path, char *error, siz
     to->made = to->failed = false;
     to->lock = NULL;
     to->used = 0;
-    return nn_file_place_find(&to->at, path, why, sizeof why) ? make(to) : nn_replacement_fail(to, "%s", why);
+    if (!nn_file_place_find(&to->at, path, why, sizeof why)) return nn_replacement_fail(to, "%s", why);
+    return make(to) && enlist(to);
 }
 
 /* A write may be partial or interrupted. */
@@ -165,6 +198,7 @@ bool nn_replacement_end(nn_replacement *to)
     settle(to);
     if (to->file >= 0) close(to->file);
     if (to->made) unlinkat(to->at.folder, to->temporary, 0);
+    strike(to);
     nn_file_place_free(&to->at);
     to->file = -1;
     to->made = false;

@@ -46,6 +46,10 @@ bool nn_replacement_end(nn_replacement *to);
  * `error`. */
 bool nn_replacement_fits(const char *path, int64_t bytes, char *error, size_t error_size);
 
+/* Removes the temporary files of all replacements that are under way. For a handler of a signal that ends the process: it only
+ * calls what is allowed there, and nothing may be replaced afterwards. */
+void nn_replacement_abandon(void);
+
 /* Fails with a message of the caller; only the first error is kept. Returns false. */
 __attribute__((format(printf, 2, 3))) bool nn_replacement_fail(nn_replacement *to, const char *format, ...);
 

@@ -419,15 +419,22 @@ TEST(a_folder_is_not_written_over)
 TEST(a_stopped_run_leaves_no_file)
 {
     static const char *const signals[] = {"INT", "TERM", "KILL"}, *const outs[] = {"old", "new", "old"};
+    static const int codes[] = {130, 143, 137};
     small_vit v;
     char line[1000], text[100];
     if (!make_model(&v, "m.safetensors")) return;
     expect(system("echo before > old") == 0, "no file");
     for (int n = 0; n < 3; n++) {
         snprintf(line, sizeof line,
-                 "timeout -s %s 0.5 %s prune m.safetensors --heads 2 --tune 1000000 -o %s " DATA " >out 2>err",
+                 "timeout --preserve-status -s %s 0.5 %s prune m.safetensors --heads 2 --tune 1000000 -o %s " DATA
+                 " >out 2>err",
                  signals[n], COMMAND, outs[n]);
-        expect(system(line) != 0, "SIG%s did not stop it", signals[n]);
+        int status = system(line);
+        expect(WIFEXITED(status) && WEXITSTATUS(status) == codes[n], "SIG%s: status %d", signals[n],
+               WEXITSTATUS(status));
+        slurp("err", text, sizeof text);
+        expect(n == 2 || strcmp(text, n ? "mha: terminated\n" : "mha: interrupted\n") == 0, "SIG%s: %s", signals[n],
+               text);
         slurp("old", text, sizeof text);
         expect(strcmp(text, "before\n") == 0 && !is_there("new") && !leftovers(), "SIG%s: something was written",
                signals[n]);

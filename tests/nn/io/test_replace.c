@@ -462,6 +462,25 @@ TEST(temporary_files_of_killed_processes_are_removed)
     leftovers(true);
 }
 
+/* A handler of a signal that ends the process removes what is not finished. */
+TEST(abandoned_replacements_leave_nothing)
+{
+    char error[300] = "";
+    nn_replacement first, second;
+    const char *path = in_folder("abandoned.safetensors");
+    expect(nn_replacement_begin(&first, path, error, sizeof error) && nn_replacement_put(&first, "x", 1), "%s", error);
+    expect(nn_replacement_begin(&second, in_folder("other"), error, sizeof error), "%s", error);
+    expect(leftovers(false) == 2, "%d temporary files", leftovers(false));
+    nn_replacement_abandon();
+    expect(leftovers(false) == 0, "%d temporary files are left", leftovers(false));
+    expect(!nn_replacement_end(&first) && !nn_replacement_end(&second) && access(path, F_OK) != 0,
+           "something was written");
+    saved(path, 1);
+    nn_replacement_abandon();
+    expect(kind_of(path) == 1, "a file that is finished");
+    unlink(path);
+}
+
 /* ---- Never half a file ------------------------------------------------------------------------------------------ */
 
 /* Data to the disk before the rename, the folder to the disk after it. */
