@@ -28,7 +28,7 @@ extern const nn_name nn_score_names[], nn_each_token_names[], nn_answer_names[];
 #define NN_DECODER_HEADS                                                                                           \
     {                                                                                                              \
         {"ForCausalLM", {NULL}, NULL, NULL}, {"ForSequenceClassification", {nn_score_keys}, nn_score_names, NULL}, \
-            {"ForTokenClassification", {nn_each_token_keys}, nn_each_token_names, NULL},                           \
+            {"ForTokenClassification", {nn_each_token_keys, nn_named_keys}, nn_each_token_names, NULL},            \
             {"ForQuestionAnswering", {nn_each_token_keys, nn_answer_keys}, nn_answer_names, "transformer."},       \
     }
 

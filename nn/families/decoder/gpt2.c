@@ -54,6 +54,6 @@ const nn_family nn_family_gpt2 = {
     .unused = unused,
     .heads = {{"LMHeadModel", {NULL}, NULL, NULL},
               {"ForSequenceClassification", {nn_score_keys}, nn_score_names, NULL},
-              {"ForTokenClassification", {nn_each_token_keys}, nn_each_token_names, NULL},
+              {"ForTokenClassification", {nn_each_token_keys, nn_named_keys}, nn_each_token_names, NULL},
               {"ForQuestionAnswering", {nn_each_token_keys, nn_answer_keys}, nn_answer_names, NULL}},
 };
