@@ -41,6 +41,10 @@ if(as_shipped)
     "CC=${CMAKE_C_COMPILER};CMAKE=${CMAKE_COMMAND};CMAKE_GENERATOR=${CMAKE_GENERATOR};VERSION=${PROJECT_VERSION}")
   mha_label(install host)
 
+  # What the build of a wheel refuses.
+  add_test(NAME wheel COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/wheel.sh ${PROJECT_SOURCE_DIR} ${CMAKE_COMMAND})
+  mha_label(wheel host)
+
   # The Python package, where its extension is built.
   add_test(NAME python COMMAND ${PROJECT_SOURCE_DIR}/bindings/python/tests/run.sh ${PROJECT_BINARY_DIR})
   mha_label(python host)
