@@ -122,6 +122,8 @@ forbid() {
     found=$(code | xargs grep -nE -- "$1" || true)
     [ -z "$found" ] || breach "$found"$'\n'"    $2"
 }
+forbid 'mha_context \*[a-z]+ = .*(handle_context|context_get|context_get_team|fields_context)[(]' \
+    'a context that is not held may be freed by Python that runs in between: HELD_CONTEXT (bindings/python/src/module.h)'
 forbid '-ffast[-]math|-O[f]ast|-march=[n]ative' 'these flags break infinities, which masks need, or other machines'
 forbid '\b(TO[D]O|FIX[M]E|XX[X]|HAC[K])\b' 'finish it or leave it out'
 forbid '^[[:space:]]*#[[:space:]]*if[[:space:]]+0\b' 'dead code'

@@ -87,12 +87,16 @@ bool nn_tokenizer_prepare(nn_tokenizer *t)
 
 /* ---- Working memory ---------------------------------------------------------------------------------------------- */
 
+/* Nobody waits for the lock, which in a child of fork may belong to a thread that is not there: whoever does not get it uses
+ * new memory. */
 nn_flow *nn_tokenizer_borrow(nn_tokenizer *t)
 {
-    pthread_mutex_lock(&t->lock);
-    nn_flow *f = t->idle;
-    if (f) t->idle = f->idle;
-    pthread_mutex_unlock(&t->lock);
+    nn_flow *f = NULL;
+    if (pthread_mutex_trylock(&t->lock) == 0) {
+        f = t->idle;
+        if (f) t->idle = f->idle;
+        pthread_mutex_unlock(&t->lock);
+    }
     return f ? f : calloc(1, sizeof *f);
 }
 
@@ -100,11 +104,10 @@ void nn_tokenizer_return(nn_tokenizer *t, nn_flow *f)
 {
     enum { KEPT = 1 << 22 }; /* bytes of a text; the memory of longer ones is given back */
     if (!f) return;
-    if (f->text.room > KEPT || f->next.room > KEPT) {
+    if (f->text.room > KEPT || f->next.room > KEPT || pthread_mutex_trylock(&t->lock) != 0) {
         nn_flow_free(f);
         return;
     }
-    pthread_mutex_lock(&t->lock);
     f->idle = t->idle;
     t->idle = f;
     pthread_mutex_unlock(&t->lock);

@@ -9,7 +9,7 @@ async function keepsOthersOut(browser, folder, name) {
   const ran = await page.evaluate(async () => {
     const script = document.createElement('script'), node = document.createElement('p');
     script.textContent = 'window.foreignScript = true';
-    node.innerHTML = '<img src="x" onerror="window.foreignHandler = true">';
+    node.innerHTML = '<img src="data:," onerror="window.foreignHandler = true">';
     document.body.append(script, node);
     const sent = await fetch('http://127.0.0.1:9/').then(() => true, () => false);
     await new Promise((done) => setTimeout(done, 100));

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import threading
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -16,6 +15,7 @@ from mha._generate import Generated
 from mha._heads import Attention, Heads
 from mha._inputs import find_tokenizer, patch_names, read_images, read_picture, starts_of, token_rows, words_of
 from mha._language import Filled, TextScore
+from mha._lock import Lock
 from mha._page import Page
 from mha._parameters import Parameters
 from mha._speech import Transcript
@@ -82,7 +82,7 @@ class Model:
 
     def _take(self, handle: Any, path: str | None) -> None:
         self._handle, self._path = handle, path
-        self._lock = threading.Lock()
+        self._lock = Lock()
         #: family, parameters, blocks, width, heads, classes, vocabulary, positions, ...
         self.info: dict[str, Any] = _mha.model_about(handle)
         self._sees = not self.info["vocabulary"] and not self.info["frames"]  # images

@@ -221,7 +221,6 @@ static PyObject *run_if(bool (*fits)(const attention_call *), const attention_op
     attention_call c = ATTENTION_NO_CALL;
     fields_held held;
     PyObject *made = NULL;
-    mha_context *ctx = NULL;
     mha_status status = MHA_OK;
     held.anywhere = true;
     bool read = !fields_read(&held, &c, operation->fields, options, arguments, positional, names);
@@ -230,7 +229,7 @@ static PyObject *run_if(bool (*fits)(const attention_call *), const attention_op
         fields_release(&held);
         Py_RETURN_FALSE;
     }
-    if (read && !prepare(&c, &held, &made)) ctx = fields_context(&held, c.threads, c.team);
+    HELD_CONTEXT ctx = read && !prepare(&c, &held, &made) ? fields_context(&held, c.threads, c.team) : NULL;
     if (ctx) {
         Py_BEGIN_ALLOW_THREADS;
         status = attention_run(ctx, operation, &c);

@@ -48,9 +48,10 @@ static PyObject *open_data(PyObject *module, PyObject *arguments)
     const char *place;
     mha_data *data = NULL;
     mha_status status;
-    mha_context *ctx = handle_context();
     (void)module;
-    if (!ctx || !PyArg_ParseTuple(arguments, "s:data_open", &place)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "s:data_open", &place)) return NULL;
+    HELD_CONTEXT ctx = handle_context();
+    if (!ctx) return NULL;
     Py_BEGIN_ALLOW_THREADS;
     status = mha_data_open(ctx, &data, place, NULL);
     Py_END_ALLOW_THREADS;
@@ -64,7 +65,7 @@ static PyObject *about(PyObject *module, PyObject *capsule)
 {
     const mha_data *data = handle_data(capsule);
     mha_data_info info = {.size = sizeof info};
-    mha_context *ctx = data ? handle_context() : NULL;
+    HELD_CONTEXT ctx = data ? handle_context() : NULL;
     (void)module;
     if (!ctx) return NULL;
     mha_status status = mha_data_about(ctx, data, &info);
@@ -80,7 +81,7 @@ static PyObject *examples(PyObject *module, PyObject *arguments)
     (void)module;
     if (!PyArg_ParseTuple(arguments, "Op:data_examples", &capsule, &test)) return NULL;
     const mha_data *data = handle_data(capsule);
-    mha_context *ctx = data ? handle_context() : NULL;
+    HELD_CONTEXT ctx = data ? handle_context() : NULL;
     if (!ctx) return NULL;
     mha_status status = mha_data_about(ctx, data, &info);
     if (status) return raise_status(ctx, status);
@@ -110,7 +111,7 @@ static PyObject *evaluate(PyObject *module, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "OOp:model_evaluate", &of, &from, &test)) return NULL;
     mha_model *model = handle_model(of);
     const mha_data *data = model ? handle_data(from) : NULL;
-    mha_context *ctx = data ? handle_context() : NULL;
+    HELD_CONTEXT ctx = data ? handle_context() : NULL;
     if (!ctx) return NULL;
     Py_BEGIN_ALLOW_THREADS;
     status = mha_data_about(ctx, data, &info);

@@ -110,8 +110,8 @@ static PyObject *create(PyObject *module, PyObject *const *arguments, Py_ssize_t
     mha_model *model = handle_model(arguments[0]);
     if (!model || (!Py_IsNone(arguments[1]) && !(c.options.tokenizer = handle_tokenizer(arguments[1])))) return NULL;
     const char **strings = strings_of(arguments[2], &c.options.stop_string_count);
-    mha_context *ctx = strings ? handle_context() : NULL;
-    if (ctx && (fields_read(&held, &c, fields, fields, arguments + 3, 0, names) || check_vectors(&c))) ctx = NULL;
+    bool read = strings && !fields_read(&held, &c, fields, fields, arguments + 3, 0, names) && !check_vectors(&c);
+    HELD_CONTEXT ctx = read ? handle_context() : NULL;
     c.options.method = (mha_generation_method)c.method, c.options.stop_strings = strings;
     c.options.stop_tokens = c.stop_tokens.data,
     c.options.stop_token_count = c.stop_tokens.data ? c.stop_tokens.size[0] : 0;
@@ -130,7 +130,7 @@ static PyObject *create(PyObject *module, PyObject *const *arguments, Py_ssize_t
 static PyObject *step(PyObject *module, PyObject *capsule)
 {
     mha_generation *g = generation_of(capsule);
-    mha_context *ctx = g ? handle_context() : NULL;
+    HELD_CONTEXT ctx = g ? handle_context() : NULL;
     mha_status status;
     (void)module;
     if (!ctx) return NULL;

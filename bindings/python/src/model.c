@@ -96,9 +96,10 @@ static PyObject *open_model(PyObject *module, PyObject *arguments)
     mha_model *model = NULL;
     mha_model_options options = MHA_MODEL_DEFAULTS;
     mha_status status;
-    mha_context *ctx = handle_context();
     (void)module;
-    if (!ctx || !PyArg_ParseTuple(arguments, "sLp:model_open", &path, &heads, &half)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "sLp:model_open", &path, &heads, &half)) return NULL;
+    HELD_CONTEXT ctx = handle_context();
+    if (!ctx) return NULL;
     options.heads = heads, options.compute = half ? MHA_BFLOAT16 : MHA_FLOAT32;
     Py_BEGIN_ALLOW_THREADS;
     status = mha_model_open(ctx, &model, path, &options);
@@ -110,7 +111,7 @@ static PyObject *about(PyObject *module, PyObject *capsule)
 {
     const mha_model *model = handle_model(capsule);
     mha_model_info info = {.size = sizeof info};
-    mha_context *ctx = model ? handle_context() : NULL;
+    HELD_CONTEXT ctx = model ? handle_context() : NULL;
     (void)module;
     if (!ctx) return NULL;
     mha_status status = mha_model_about(ctx, model, &info);
@@ -189,10 +190,9 @@ static PyObject *run(PyObject *module, PyObject *const *arguments, Py_ssize_t po
     if (positional != 2)
         return PyErr_SetString(PyExc_TypeError, "a model, a list of maps or None, and arrays by name"), NULL;
     mha_model *model = handle_model(arguments[0]);
-    mha_context *ctx = model ? handle_context() : NULL;
-    if (ctx && (read_maps(&maps, arguments[1], mha_model_attention_count(model)) ||
-                fields_read(&held, &c, run_fields, run_fields, arguments + 2, 0, names)))
-        ctx = NULL;
+    bool read = model && !read_maps(&maps, arguments[1], mha_model_attention_count(model)) &&
+                !fields_read(&held, &c, run_fields, run_fields, arguments + 2, 0, names);
+    HELD_CONTEXT ctx = read ? handle_context() : NULL;
     c.out.maps = maps.tensors;
     c.out.inside = c.inside.attention < 0 ? NULL : &c.inside;
     if (ctx) {
@@ -217,9 +217,10 @@ static PyObject *picture(PyObject *module, PyObject *arguments)
     (void)module;
     if (!PyArg_ParseTuple(arguments, "OsO:model_picture", &capsule, &path, &pixels)) return NULL;
     const mha_model *model = handle_model(capsule);
-    mha_context *ctx = model ? handle_context() : NULL;
     mha_model_info info = {.size = sizeof info};
-    if (!ctx || array_read(&image, pixels, "pixels", true)) return NULL;
+    if (!model || array_read(&image, pixels, "pixels", true)) return NULL;
+    HELD_CONTEXT ctx = handle_context();
+    if (!ctx) return array_release(&image), NULL;
     status = mha_model_about(ctx, model, &info);
     if (!status && handle_check_size(&image.tensor, MHA_FLOAT32, info.channels * info.rows * info.columns, "pixels"))
         return array_release(&image), NULL;

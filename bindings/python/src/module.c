@@ -4,7 +4,7 @@
 static PyObject *isa(PyObject *module, PyObject *none)
 {
     (void)module, (void)none;
-    mha_context *ctx = context_get(0);
+    HELD_CONTEXT ctx = context_get(0);
     return ctx ? PyUnicode_FromString(mha_context_isa(ctx)) : NULL;
 }
 

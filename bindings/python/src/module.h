@@ -11,8 +11,14 @@
 #include <mha.h>
 
 /* The context of this thread, with so many threads for its loops (0: the number of processors). It is made by the first call,
- * and again when the number changes, and ends with the thread. NULL with an exception set on error. */
+ * and again when the number changes, and ends with the thread. NULL with an exception set on error.
+ *
+ * What runs Python may run anything, such as a __float__ or a destructor that changes the number of threads. So contexts are
+ * counted: whoever gets one holds it in a HELD_CONTEXT, which gives it back at the end of its block, and one that was replaced
+ * in the meantime is freed then. */
 mha_context *context_get(int threads);
+void context_give_back(mha_context *const *ctx);
+#define HELD_CONTEXT __attribute__((cleanup(context_give_back))) mha_context *const
 
 /* The same for a call from PyTorch, whose own threads run the loops where that is possible: another context. */
 mha_context *context_get_team(int threads);

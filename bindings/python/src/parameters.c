@@ -39,15 +39,13 @@ static PyObject *parameters(PyObject *module, PyObject *capsule)
     return list;
 }
 
-/* A model, an array with a bool for each of its heads, and the context. NULL with an exception set; then there is no array to
- * release. */
-static mha_context *read_heads(mha_model **model, array *heads, PyObject *capsule, PyObject *object, const char *name)
+/* A model, and an array with a bool for each of its heads. False with an exception set; then there is no array to release. */
+static bool read_heads(mha_model **model, array *heads, PyObject *capsule, PyObject *object, const char *name)
 {
-    mha_context *ctx = (*model = handle_model(capsule)) ? handle_context() : NULL;
-    if (!ctx || array_read(heads, object, name, false)) return NULL;
-    if (!handle_check_size(&heads->tensor, MHA_BOOL, handle_all_heads(*model), name)) return ctx;
+    if (!(*model = handle_model(capsule)) || array_read(heads, object, name, false)) return false;
+    if (!handle_check_size(&heads->tensor, MHA_BOOL, handle_all_heads(*model), name)) return true;
     array_release(heads);
-    return NULL;
+    return false;
 }
 
 /* (model, off): the heads that are off count as zero from now on. */
@@ -58,8 +56,9 @@ static PyObject *switch_off(PyObject *module, PyObject *arguments)
     array off;
     (void)module;
     if (!PyArg_ParseTuple(arguments, "OO:model_switch_off", &capsule, &object)) return NULL;
-    mha_context *ctx = read_heads(&model, &off, capsule, object, "off");
-    if (!ctx) return NULL;
+    if (!read_heads(&model, &off, capsule, object, "off")) return NULL;
+    HELD_CONTEXT ctx = handle_context();
+    if (!ctx) return array_release(&off), NULL;
     mha_status status = mha_model_switch_off(ctx, model, off.tensor.data, off.tensor.size[0]);
     array_release(&off);
     if (status) return raise_status(ctx, status);
@@ -75,8 +74,9 @@ static PyObject *prune(PyObject *module, PyObject *arguments)
     mha_status status;
     (void)module;
     if (!PyArg_ParseTuple(arguments, "OO:model_prune", &capsule, &object)) return NULL;
-    mha_context *ctx = read_heads(&model, &keep, capsule, object, "keep");
-    if (!ctx) return NULL;
+    if (!read_heads(&model, &keep, capsule, object, "keep")) return NULL;
+    HELD_CONTEXT ctx = handle_context();
+    if (!ctx) return array_release(&keep), NULL;
     Py_BEGIN_ALLOW_THREADS;
     status = mha_model_prune(ctx, &smaller, model, keep.tensor.data, keep.tensor.size[0]);
     Py_END_ALLOW_THREADS;
@@ -95,8 +95,9 @@ static PyObject *save(PyObject *module, PyObject *arguments)
     (void)module;
     if (!PyArg_ParseTuple(arguments, "OsO:model_save", &capsule, &path, &object)) return NULL;
     bool all = Py_IsNone(object);
-    mha_context *ctx = all ? handle_context() : read_heads(&model, &keep, capsule, object, "keep");
-    if (!ctx || !(model = handle_model(capsule))) return NULL;
+    if (all ? !(model = handle_model(capsule)) : !read_heads(&model, &keep, capsule, object, "keep")) return NULL;
+    HELD_CONTEXT ctx = handle_context();
+    if (!ctx) return array_release(&keep), NULL;
     Py_BEGIN_ALLOW_THREADS;
     status = all ? mha_model_save(ctx, model, path, NULL)
                  : mha_model_save_pruned(ctx, model, path, keep.tensor.data, keep.tensor.size[0]);
@@ -111,19 +112,22 @@ static PyObject *contributions(PyObject *module, PyObject *arguments)
 {
     PyObject *capsule, *from, *to;
     array images, result;
-    mha_status status;
+    mha_status status = MHA_OK;
     (void)module;
     if (!PyArg_ParseTuple(arguments, "OOO:model_contributions", &capsule, &from, &to)) return NULL;
     mha_model *model = handle_model(capsule);
-    mha_context *ctx = model ? handle_context() : NULL;
-    if (!ctx || array_read(&images, from, "images", false)) return NULL;
+    if (!model || array_read(&images, from, "images", false)) return NULL;
     if (array_read(&result, to, "result", true)) return array_release(&images), NULL;
     mha_model_inputs in = {.images = images.tensor};
-    Py_BEGIN_ALLOW_THREADS;
-    status = mha_model_contributions(ctx, model, result.tensor, &in);
-    Py_END_ALLOW_THREADS;
+    HELD_CONTEXT ctx = handle_context();
+    if (ctx) {
+        Py_BEGIN_ALLOW_THREADS;
+        status = mha_model_contributions(ctx, model, result.tensor, &in);
+        Py_END_ALLOW_THREADS;
+    }
     array_release(&images);
     array_release(&result);
+    if (!ctx) return NULL;
     if (status) return raise_status(ctx, status);
     Py_RETURN_NONE;
 }

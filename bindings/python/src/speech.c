@@ -10,9 +10,10 @@ static PyObject *sound(PyObject *module, PyObject *arguments)
     const char *path;
     mha_sound *sound = NULL;
     int64_t count = 0;
-    mha_context *ctx = handle_context();
     (void)module;
-    if (!ctx || !PyArg_ParseTuple(arguments, "s:sound_read", &path)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "s:sound_read", &path)) return NULL;
+    HELD_CONTEXT ctx = handle_context();
+    if (!ctx) return NULL;
     mha_status status = mha_sound_open(ctx, &sound, path);
     if (status) return raise_file_status(ctx, status, path);
     const float *samples = mha_sound_samples(sound, &count);
@@ -27,12 +28,11 @@ static PyObject *features(PyObject *module, PyObject *arguments)
     PyObject *from, *to;
     array samples, result;
     mha_status status = MHA_OK;
-    mha_context *ctx = handle_context();
     (void)module;
-    if (!ctx || !PyArg_ParseTuple(arguments, "OO:speech_features", &from, &to)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "OO:speech_features", &from, &to)) return NULL;
     if (array_read(&samples, from, "samples", false)) return NULL;
     if (array_read(&result, to, "features", true)) return array_release(&samples), NULL;
-    if (handle_check_vector(&samples.tensor, MHA_FLOAT32, "samples")) ctx = NULL;
+    HELD_CONTEXT ctx = handle_check_vector(&samples.tensor, MHA_FLOAT32, "samples") ? NULL : handle_context();
     if (ctx) {
         Py_BEGIN_ALLOW_THREADS;
         status = mha_speech_features(ctx, result.tensor, samples.tensor.data, samples.tensor.size[0]);
@@ -57,8 +57,9 @@ static PyObject *start(PyObject *module, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "OOzz:speech_start", &capsule, &object, &options.language, &options.task))
         return NULL;
     mha_model *model = handle_model(capsule);
-    mha_context *ctx = model ? handle_context() : NULL;
-    if (!ctx || array_read(&read, object, "features", false)) return NULL;
+    if (!model || array_read(&read, object, "features", false)) return NULL;
+    HELD_CONTEXT ctx = handle_context();
+    if (!ctx) return array_release(&read), NULL;
     Py_BEGIN_ALLOW_THREADS;
     status = mha_speech_start(ctx, &prompt, model, read.tensor, &options);
     Py_END_ALLOW_THREADS;

@@ -114,16 +114,19 @@ static mha_text text_of(const text_call *c)
                       .decoder_starts = c->decoder_starts.data};
 }
 
-/* The model of a call, its context, and its arguments, which must be released. NULL with an exception set. */
-static mha_context *read_text(mha_model **model, fields_held *held, text_call *c, PyObject *const *arguments,
-                              Py_ssize_t positional, PyObject *names)
+/* The model of a call, and its arguments, which must be released. False with an exception set. */
+static bool read_text(mha_model **model, fields_held *held, text_call *c, PyObject *const *arguments,
+                      Py_ssize_t positional, PyObject *names)
 {
     mha_model_info info = {.size = sizeof info};
-    if (positional != 1) return PyErr_SetString(PyExc_TypeError, "a model, and arguments by name"), NULL;
-    mha_context *ctx = (*model = handle_model(arguments[0])) ? handle_context() : NULL;
-    if (!ctx || fields_read(held, c, text_fields, text_fields, arguments + 1, 0, names)) return NULL;
-    if (mha_model_about(ctx, *model, &info)) return raise_status(ctx, MHA_BAD_ARGUMENT), NULL;
-    return take_text(c, info.vocabulary) ? NULL : ctx;
+    if (positional != 1) return PyErr_SetString(PyExc_TypeError, "a model, and arguments by name"), false;
+    if (!(*model = handle_model(arguments[0])) ||
+        fields_read(held, c, text_fields, text_fields, arguments + 1, 0, names))
+        return false;
+    HELD_CONTEXT ctx = handle_context();
+    if (!ctx) return false;
+    if (mha_model_about(ctx, *model, &info)) return raise_status(ctx, MHA_BAD_ARGUMENT), false;
+    return !take_text(c, info.vocabulary);
 }
 
 /* (model, named arguments) -> capsule */
@@ -135,7 +138,7 @@ static PyObject *make_text(PyObject *module, PyObject *const *arguments, Py_ssiz
     mha_model *model;
     mha_status status = MHA_OK;
     (void)module;
-    mha_context *ctx = read_text(&model, &held, &c, arguments, positional, names);
+    HELD_CONTEXT ctx = read_text(&model, &held, &c, arguments, positional, names) ? handle_context() : NULL;
     if (ctx) {
         mha_text text = text_of(&c);
         Py_BEGIN_ALLOW_THREADS;
@@ -163,7 +166,7 @@ static PyObject *append(PyObject *list, const void *from, const field *table)
 static PyObject *text_heads(PyObject *module, PyObject *capsule)
 {
     const mha_text_survey *survey = survey_of(capsule);
-    mha_context *ctx = survey ? handle_context() : NULL;
+    HELD_CONTEXT ctx = survey ? handle_context() : NULL;
     PyObject *list = ctx ? PyList_New(0) : NULL;
     mha_text_head head = {.size = sizeof head};
     (void)module;
@@ -195,11 +198,12 @@ static PyObject *ablate_text(PyObject *module, PyObject *const *arguments, Py_ss
     mha_model *model;
     mha_status status = MHA_OK;
     (void)module;
-    mha_context *ctx = read_text(&model, &held, &c, arguments, positional, names);
-    int64_t cases = ctx && c.off.data ? c.off.size[0] : 1;
-    mha_score *scores = ctx ? PyMem_Calloc((size_t)cases + 1, sizeof *scores) : NULL;
-    if (ctx && !scores) ctx = NULL, PyErr_NoMemory();
-    if (ctx && c.off.data && handle_check_size(&c.off, MHA_BOOL, cases * handle_all_heads(model), "off")) ctx = NULL;
+    bool read = read_text(&model, &held, &c, arguments, positional, names);
+    int64_t cases = read && c.off.data ? c.off.size[0] : 1;
+    if (read && c.off.data) read = !handle_check_size(&c.off, MHA_BOOL, cases * handle_all_heads(model), "off");
+    mha_score *scores = read ? PyMem_Calloc((size_t)cases + 1, sizeof *scores) : NULL;
+    if (read && !scores) PyErr_NoMemory();
+    HELD_CONTEXT ctx = scores ? handle_context() : NULL;
     if (ctx) {
         mha_text text = text_of(&c);
         Py_BEGIN_ALLOW_THREADS;
@@ -233,7 +237,7 @@ static PyObject *make_images(PyObject *module, PyObject *arguments)
         return NULL;
     mha_model *model = handle_model(of);
     const mha_data *data = model ? handle_data(from) : NULL;
-    mha_context *ctx = data ? handle_context() : NULL;
+    HELD_CONTEXT ctx = data ? handle_context() : NULL;
     if (!ctx) return NULL;
     options.images = images, options.close_images = close_images, options.importance_images = importance;
     Py_BEGIN_ALLOW_THREADS;
@@ -248,7 +252,7 @@ static PyObject *make_images(PyObject *module, PyObject *arguments)
 static PyObject *image_heads(PyObject *module, PyObject *capsule)
 {
     const mha_survey *survey = images_of(capsule);
-    mha_context *ctx = survey ? handle_context() : NULL;
+    HELD_CONTEXT ctx = survey ? handle_context() : NULL;
     PyObject *list = ctx ? PyList_New(0) : NULL;
     mha_survey_head head = {.size = sizeof head};
     (void)module;
@@ -266,7 +270,7 @@ static PyObject *image_map(PyObject *module, PyObject *arguments)
     (void)module;
     if (!PyArg_ParseTuple(arguments, "OL:image_survey_map", &capsule, &n)) return NULL;
     const mha_survey *survey = images_of(capsule);
-    mha_context *ctx = survey ? handle_context() : NULL;
+    HELD_CONTEXT ctx = survey ? handle_context() : NULL;
     if (!ctx) return NULL;
     const double *map = mha_survey_map(survey, n);
     if (!map) return PyErr_Format(PyExc_IndexError, "there is no head %lld", n), NULL;

@@ -30,9 +30,10 @@ static PyObject *open_tokenizer(PyObject *module, PyObject *arguments)
     mha_tokenizer_options options = MHA_TOKENIZER_DEFAULTS;
     mha_tokenizer *tokenizer = NULL;
     mha_status status;
-    mha_context *ctx = handle_context();
     (void)module;
-    if (!ctx || !PyArg_ParseTuple(arguments, "spp:tokenizer_open", &path, &target, &cased)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "spp:tokenizer_open", &path, &target, &cased)) return NULL;
+    HELD_CONTEXT ctx = handle_context();
+    if (!ctx) return NULL;
     options.target = target != 0, options.cased = cased != 0;
     Py_BEGIN_ALLOW_THREADS;
     status = mha_tokenizer_open(ctx, &tokenizer, path, &options);
@@ -47,7 +48,7 @@ static PyObject *about(PyObject *module, PyObject *capsule)
 {
     const mha_tokenizer *tokenizer = handle_tokenizer(capsule);
     mha_tokenizer_info info = {.size = sizeof info};
-    mha_context *ctx = tokenizer ? handle_context() : NULL;
+    HELD_CONTEXT ctx = tokenizer ? handle_context() : NULL;
     (void)module;
     if (!ctx) return NULL;
     mha_status status = mha_tokenizer_about(ctx, tokenizer, &info);
@@ -86,7 +87,7 @@ static PyObject *encode(PyObject *module, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "Os#pp:tokenizer_encode", &capsule, &text, &length, &special, &literal))
         return NULL;
     const mha_tokenizer *tokenizer = handle_tokenizer(capsule);
-    mha_context *ctx = tokenizer ? handle_context() : NULL;
+    HELD_CONTEXT ctx = tokenizer ? handle_context() : NULL;
     if (!ctx) return NULL;
     options.special = special != 0, options.literal = literal != 0;
     Py_BEGIN_ALLOW_THREADS;
@@ -118,9 +119,9 @@ static PyObject *decode(PyObject *module, PyObject *arguments)
     (void)module;
     if (!PyArg_ParseTuple(arguments, "OOp:tokenizer_decode", &capsule, &object, &special)) return NULL;
     const mha_tokenizer *tokenizer = handle_tokenizer(capsule);
-    mha_context *ctx = tokenizer ? handle_context() : NULL;
-    if (!ctx || array_read(&ids, object, "ids", false)) return NULL;
-    if (!handle_check_vector(&ids.tensor, MHA_INT32, "ids")) {
+    if (!tokenizer || array_read(&ids, object, "ids", false)) return NULL;
+    HELD_CONTEXT ctx = handle_check_vector(&ids.tensor, MHA_INT32, "ids") ? NULL : handle_context();
+    if (ctx) {
         char *text = NULL;
         size_t length = 0;
         mha_status status = decode_ids(ctx, tokenizer, &ids.tensor, special != 0, &text, &length);
@@ -183,11 +184,12 @@ static PyObject *train(PyObject *module, PyObject *arguments)
     int64_t made = 0;
     mha_tokenizer_train_options options = MHA_TOKENIZER_TRAIN_DEFAULTS;
     mha_status status;
-    mha_context *ctx = handle_context();
     (void)module;
-    if (!ctx || !PyArg_ParseTuple(arguments, "ss#LLs:tokenizer_train", &path, &text, &length, &tokens, &least,
-                                  &options.special))
+    if (!PyArg_ParseTuple(arguments, "ss#LLs:tokenizer_train", &path, &text, &length, &tokens, &least,
+                          &options.special))
         return NULL;
+    HELD_CONTEXT ctx = handle_context();
+    if (!ctx) return NULL;
     options.tokens = tokens, options.least = least;
     Py_BEGIN_ALLOW_THREADS;
     status = mha_tokenizer_train(ctx, path, text, (size_t)length, &options, &made);

@@ -1,6 +1,9 @@
 """mha.Model and mha.Tokenizer beside the transformers and tokenizers libraries, on small random models."""
 
+import os
+import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 import mha  # noqa: E402
+from mha import _mha  # noqa: E402
 from models import TEXT, byte_level  # noqa: E402
 
 
@@ -236,3 +240,118 @@ def test_generation_outlives_its_model(gpt2):
 def test_errors(gpt2, call, kind, text):
     with pytest.raises(kind, match=text):
         call(mha.Model(gpt2[0]))
+
+
+def test_arguments_that_change_the_number_of_threads(gpt2, tmp_path):
+    """Reading an argument may run anything: here it replaces the context of this thread, and uses the new one."""
+    model, threads = mha.Model(gpt2[0]), iter(range(1, 1000))
+    tokens, starts = np.array([[3, 5, 7]], np.int32), np.array([0, 3], np.int64)
+    want = model.logits([3, 5, 7])
+
+    def change():
+        for n in (next(threads) % 3 + 1, next(threads) % 3 + 1):
+            mha.set_num_threads(n)
+            _mha.model_about(model._handle)
+
+    class Number:
+        def __init__(self, of):
+            self.of = of
+
+        def __index__(self):
+            change()
+            return self.of
+
+        def __float__(self):
+            change()
+            return float(self.of)
+
+    class Array:
+        def __init__(self, of):
+            self.of = of
+
+        @property
+        def __array_struct__(self):
+            change()
+            return self.of.__array_struct__
+
+        def __dlpack_device__(self):
+            change()
+            return 1, 0
+
+        def __dlpack__(self, **options):
+            return self.of.__dlpack__()
+
+    try:
+        for _ in range(3):
+            logits = np.empty((1, 3, 300), np.float32)
+            _mha.model_run(model._handle, None, tokens=Array(tokens), logits=logits, inside_attention=Number(-1))
+            np.testing.assert_array_equal(logits[0], want)
+            generation = _mha.generation_create(model._handle, None, (), tokens=Array(tokens[0]), starts=starts,
+                                                temperature=Number(0.5), max_new_tokens=Number(2))  # fmt: skip
+            while not _mha.generation_step(generation):
+                pass
+            assert len(_mha.generation_get(generation, 0)[0]) == 5
+            survey = _mha.survey_make(model._handle, tokens=Array(tokens[0]), starts=starts, repeats=Number(0))
+            assert len(_mha.survey_heads(survey)) == 8
+            assert len(_mha.text_ablate(model._handle, tokens=Array(tokens[0]), starts=starts, window=Number(3))) == 1
+            assert _mha.tokenizer_decode(model.tokenizer._handle, Array(tokens[0]), False)
+            _mha.tokenizer_train(str(tmp_path / "t.json"), "a text of words " * 9, Number(300), Number(1), "<s>")
+            _mha.speech_features(Array(np.zeros(400, np.float32)), np.empty((2, 3), np.float32))
+            _mha.model_save(model._handle, str(tmp_path / "smaller"), Array(np.arange(8) != 3))
+    finally:
+        mha.set_num_threads(0)
+
+
+@pytest.mark.parametrize("use", ["logits", "encode"])
+def test_fork_while_another_thread_uses_the_model(gpt2, use):
+    model, done = mha.Model(gpt2[0]), threading.Event()
+    call = (lambda: model.logits(list(range(1, 60)))) if use == "logits" else (lambda: model.tokenizer.encode("a b c " * 50))
+    want = call()
+
+    def work():
+        while not done.is_set():
+            call()
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    try:
+        for _ in range(10):
+            time.sleep(0.003)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(30)  # it ends a child that waits for a lock
+                os._exit(0 if np.array_equal(call(), want) else 3)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        done.set()
+        for worker in workers:
+            worker.join()
+    np.testing.assert_array_equal(call(), want)  # and the parent goes on
+
+
+def test_fork_during_a_long_call(gpt2, monkeypatch):
+    """The fork does not wait for ever, and the child is told."""
+    model, started, done = mha.Model(gpt2[0]), threading.Event(), threading.Event()
+    monkeypatch.setattr("mha._lock._PATIENCE", 0.05)
+
+    def work():
+        with model._lock:
+            started.set()
+            done.wait(30)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    started.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        try:
+            model.logits([1, 2])
+        except RuntimeError as error:
+            os._exit(0 if "when this process was forked" in str(error) else 4)
+        os._exit(3)
+    done.set()
+    worker.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(model.logits([1, 2])) == 2

@@ -11,6 +11,7 @@ static inline int pthread_mutex_init(pthread_mutex_t *mutex, const void *attribu
 }
 static inline int pthread_mutex_destroy(pthread_mutex_t *mutex) { return *mutex = 0; }
 static inline int pthread_mutex_lock(pthread_mutex_t *mutex) { return *mutex = 0; }
+static inline int pthread_mutex_trylock(pthread_mutex_t *mutex) { return *mutex = 0; }
 static inline int pthread_mutex_unlock(pthread_mutex_t *mutex) { return *mutex = 0; }
 
 #endif
