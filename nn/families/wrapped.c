@@ -8,7 +8,7 @@
 static const char *const types[] = {"gemma3",     "mistral3", "llava",    "llava_next", "llava_onevision", "qwen2_vl",
                                     "qwen2_5_vl", "qwen3_vl", "internvl", "idefics3",   "smolvlm"};
 
-/* Text models with a model_type of their own, or whose config may leave out what is usual. */
+/* The text models: their model_type there and by themselves, and what is usual, which their config may leave out. */
 static const struct {
     const char *type, *family, *usual;
 } texts[] = {
@@ -29,6 +29,9 @@ static const struct {
     {"qwen2_5_vl_text", "qwen2",
      "\"num_key_value_heads\":8,\"rms_norm_eps\":1e-5,\"max_window_layers\":80,\"rope_theta\":1000000"},
     {"qwen3_vl_text", "qwen3", "\"rope_theta\":500000"},
+    {"qwen3", "qwen3", ""},
+    {"ministral", "ministral", ""},
+    {"ministral3", "ministral3", ""},
 };
 
 /* Where the text model's tensors lie: those that begin with "model.", and the others. */
@@ -38,7 +41,7 @@ static const char head[] = "language_model.";
 /* Keys of the whole that count where the text model does not say them. */
 static const char *const shared[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
 
-enum { STEMS = sizeof stems / sizeof *stems };
+enum { STEMS = sizeof stems / sizeof *stems, TEXTS = sizeof texts / sizeof *texts };
 
 static bool is_wrapper(const char *type)
 {
@@ -61,21 +64,17 @@ static void put_fact(nn_buffer *out, const char *key, nn_fact f)
 }
 
 /* The last of several members with the same key counts: what is usual, then what the text model says, then what is known of
- * it. A head is tied if the file has no other numbers for it: the whole says that, not the text model. */
-static void write_text(nn_buffer *out, const nn_config *c, const char *type, nn_fact text, bool whole)
+ * it. A head is tied if the file has no other numbers for it, and its logits are not capped: it belongs to the whole. */
+static void write_text(nn_buffer *out, const nn_config *c, const char *type, nn_fact text, int kind)
 {
-    char own[80] = "", architecture[128] = "";
-    const char *family = own, *usual = "";
-    size_t n = sizeof shared / sizeof *shared;
-    if (!nn_fact_string(nn_fact_find(text, "model_type"), own, sizeof own)) own[0] = 0;
-    if (whole) snprintf(own, sizeof own, "%s_text", type); /* version 4 of Qwen 2 VL: all in one */
-    for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
-        if (strcmp(texts[k].type, own) == 0) family = texts[k].family, usual = texts[k].usual;
-    nn_buffer_printf(out, "{%s%s", usual, *usual ? "," : "");
-    for (size_t k = 0; k < n; k++) put_fact(out, shared[k], nn_config_find(c, shared[k]));
+    char architecture[128] = "";
+    nn_buffer_printf(out, "{%s%s", texts[kind].usual, *texts[kind].usual ? "," : "");
+    for (size_t k = 0; k < sizeof shared / sizeof *shared; k++) put_fact(out, shared[k], nn_config_find(c, shared[k]));
     nn_buffer_put(out, text.text + 1, text.size - 2);
-    nn_buffer_printf(out, "%s\"model_type\":\"%s\",\"text_of\":\"%s\",\"tie_word_embeddings\":true,",
-                     nn_fact_count(text) > 0 ? "," : "", family, type);
+    nn_buffer_printf(out,
+                     "%s\"model_type\":\"%s\",\"text_of\":\"%s\",\"tie_word_embeddings\":true,"
+                     "\"final_logit_softcapping\":null,",
+                     nn_fact_count(text) > 0 ? "," : "", texts[kind].family, type);
     put_fact(out, "quantization_config", nn_config_find(c, "quantization_config"));
     if (!nn_fact_string(nn_fact_item(nn_config_find(c, "architectures"), 0), architecture, sizeof architecture) ||
         strstr(architecture, "ForConditionalGeneration"))
@@ -85,21 +84,34 @@ static void write_text(nn_buffer *out, const nn_config *c, const char *type, nn_
     nn_buffer_printf(out, "\"architectures\":[\"%s\"]}", architecture);
 }
 
+/* The object that says what reads text: text_config, or in Qwen 2 VL of version 4, all of it. */
+static bool find_text(const nn_config *c, const char *type, nn_fact *text, int *kind, const nn_failure *to)
+{
+    char own[80] = "";
+    *text = nn_config_find(c, "text_config");
+    bool whole = !text->text || *text->text != '{';
+    if (!whole) nn_fact_string(nn_fact_find(*text, "model_type"), own, sizeof own);
+    else if (strcmp(type, "qwen2_vl") == 0 || strcmp(type, "qwen2_5_vl") == 0) {
+        snprintf(own, sizeof own, "%s_text", type);
+        *text = nn_fact_of(c->text, c->size);
+        while (text->size && *text->text != '{') text->text++, text->size--;
+        while (text->size && text->text[text->size - 1] != '}') text->size--;
+    } else return nn_fail(to, "has no text_config, which says what reads text");
+    for (*kind = 0; *kind < TEXTS; ++*kind)
+        if (strcmp(texts[*kind].type, own) == 0) return true;
+    return nn_fail(to, "text_config.model_type is %s, which is not supported in a model of type %s",
+                   nn_json_brief(own).text, type);
+}
+
 bool nn_wrapped_open(nn_config *c, const nn_failure *to)
 {
     char type[64];
+    int kind;
+    nn_fact text;
     nn_buffer out = {0};
     if (!nn_fact_string(nn_config_find(c, "model_type"), type, sizeof type) || !is_wrapper(type)) return true;
-    nn_fact text = nn_config_find(c, "text_config");
-    bool whole = nn_fact_count(text) < 0 || *text.text != '{';
-    if (whole) {
-        if (!nn_config_find(c, "hidden_size").text)
-            return nn_fail(to, "has no text_config, which says what reads text");
-        text = nn_fact_of(c->text, c->size);
-        while (text.size && *text.text != '{') text.text++, text.size--;
-        while (text.size && text.text[text.size - 1] != '}') text.size--;
-    }
-    write_text(&out, c, type, text, whole);
+    if (!find_text(c, type, &text, &kind, to)) return false;
+    write_text(&out, c, type, text, kind);
     nn_buffer_putc(&out, '\0');
     if (out.failed) {
         nn_buffer_free(&out);

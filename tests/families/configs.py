@@ -233,6 +233,12 @@ def ministral(r):
     return keys
 
 
+def ministral3(r):
+    keys = llama(r, ("yarn",), rms_norm_eps=r.eps(), sliding_window=r.choice((None, 3)))
+    keys["rope_parameters"].update(original_max_position_embeddings=r.choice((32, 4096)), llama_4_scaling_beta=r.factor(0.1, 1))
+    return keys
+
+
 def partial_free(r, keys):
     """As `partial`, where the width of a head is a key of its own."""
     width = keys["hidden_size"]
@@ -485,6 +491,7 @@ CAUSAL = {
     "seed_oss": ("SeedOssForCausalLM", lambda r: llama(
         r, rms_norm_eps=r.eps(), attention_bias=r.flag(), attention_out_bias=r.flag(), mlp_bias=r.flag())),
     "ministral": ("MinistralForCausalLM", ministral),
+    "ministral3": ("Ministral3ForCausalLM", ministral3),
     "exaone4": ("Exaone4ForCausalLM", exaone4),
     "vaultgemma": ("VaultGemmaForCausalLM", gemma2),
     "cwm": ("CwmForCausalLM", lambda r: types(r, llama(r, rms_norm_eps=r.eps(), mlp_bias=r.flag()))),
@@ -578,6 +585,8 @@ WRAPPED = {
     "gemma3_text_of": ("Gemma3ForConditionalGeneration", wrapped(gemma3, "gemma3_text", {})),
     "mistral3_text_of": ("Mistral3ForConditionalGeneration", wrapped(
         CAUSAL["mistral"][1], "mistral", dict(model_type="pixtral", head_dim=8))),
+    "ministral3_text_of": ("Mistral3ForConditionalGeneration", wrapped(
+        ministral3, "ministral3", dict(model_type="pixtral", head_dim=8))),
     "llava_text_of": ("LlavaForConditionalGeneration", wrapped(llama_full, "llama", dict(model_type="clip_vision_model"))),
     "qwen2_vl_text_of": ("Qwen2VLForConditionalGeneration", wrapped(qwen2_vl, "qwen2_vl_text", GLANCE)),
     "qwen2_5_vl_text_of": ("Qwen2_5_VLForConditionalGeneration", wrapped(qwen2_vl, "qwen2_5_vl_text", GLANCE)),
