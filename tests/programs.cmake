@@ -95,9 +95,10 @@ function(mha_fuzz path)
 endfunction()
 mha_fuzz(nn/io/fuzz_safetensors io/failure.c io/file_map.c io/safetensors.c io/safetensors_header.c io/json.c io/printable.c)
 file(GLOB family_sources RELATIVE ${PROJECT_SOURCE_DIR}/nn ${PROJECT_SOURCE_DIR}/nn/families/*/*.c)
-mha_fuzz(nn/families/fuzz_config ${family_sources} families/config.c families/describe.c families/pruned_keys.c families/rotary_keys.c families/shards.c
-  families/table.c families/window_keys.c model/description.c model/parts.c generate/config.c generate/speech.c
-  io/failure.c io/file_map.c io/safetensors.c io/safetensors_header.c io/json.c io/printable.c io/source.c)
+mha_fuzz(nn/families/fuzz_config ${family_sources} families/config.c families/describe.c families/find.c families/pruned_keys.c families/rotary_keys.c families/shards.c
+  families/table.c families/window_keys.c families/wrapped.c model/description.c model/parts.c generate/config.c generate/speech.c
+  io/failure.c io/file_map.c io/safetensors.c io/safetensors_header.c io/json.c io/printable.c io/source.c
+  io/buffer.c io/file_lock.c io/file_place.c io/replace.c)
 mha_fuzz(nn/data/fuzz_wav io/failure.c io/printable.c io/source.c data/wav.c)
 
 # The fuzz target of tokenizers, likewise. The library's files are compiled into it, too.

@@ -1,6 +1,7 @@
 /* Each part is a view of a tensor: rows or columns of it, every other one, or one of several in front of it. What products
  * read stays where it lies; the rest is copied to float32. */
 #include "families/bind.h"
+#include "families/find.h"
 #include "families/wrapped.h"
 #include "io/failure.h"
 #include "io/json.h"
@@ -19,7 +20,7 @@ typedef struct binding {
     const nn_head *head;
     const nn_config *config;
     const nn_shards *shards;
-    bool wrapped;  /* the text model of a larger one, whose other tensors are left out */
+    nn_find in;    /* where names are looked up */
     bool *used;    /* (tensors) */
     bool views;    /* nothing is copied */
     nn_gaps *gaps; /* or NULL */
@@ -80,40 +81,6 @@ static void spell(const binding *b, char out[NAME], const char *name, const nn_p
         name += 3;
     }
     out[n] = 0;
-}
-
-/* Tensor `name`, with the family's prefix or without it. */
-static const nn_safetensors_tensor *look_up(const binding *b, const char *name)
-{
-    char other[NAME + 64];
-    const char *prefix = b->family->prefix ? b->family->prefix : "model.";
-    const nn_safetensors_tensor *t = nn_shards_find(b->shards, name);
-    if (!t && strncmp(name, prefix, strlen(prefix)) == 0) t = nn_shards_find(b->shards, name + strlen(prefix));
-    if (!t) {
-        snprintf(other, sizeof other, "%s%s", prefix, name);
-        t = nn_shards_find(b->shards, other);
-    }
-    for (int n = 0; !t && b->wrapped && nn_wrapped_name(other, sizeof other, name, n); n++)
-        t = nn_shards_find(b->shards, other);
-    if (!t && b->head && b->head->prefix && strncmp(name, prefix, strlen(prefix)) == 0) {
-        snprintf(other, sizeof other, "%s%s", b->head->prefix, name + strlen(prefix));
-        t = nn_shards_find(b->shards, other);
-    }
-    return t;
-}
-
-/* The first tensor that has a name of such a part, of the head or of the family; NULL: none. */
-static const nn_safetensors_tensor *find_part(const binding *b, nn_part_kind kind, bool decoder)
-{
-    const nn_name *lists[1 + NN_FAMILY_LISTS] = {b->head ? b->head->names : NULL};
-    memcpy(lists + 1, b->family->names, sizeof b->family->names);
-    for (int n = 0; n < 1 + NN_FAMILY_LISTS; n++)
-        for (const nn_name *name = lists[n]; name && name->name; name++) {
-            const nn_safetensors_tensor *t =
-                name->part == kind && name->encoder != decoder ? look_up(b, name->name) : NULL;
-            if (t) return t;
-        }
-    return NULL;
 }
 
 static void mark(const binding *b, const nn_safetensors_tensor *t)
@@ -296,7 +263,7 @@ static bool gather_heads(binding *b, int64_t n, float *to, const nn_part *p, con
         mha_tensor view;
         shape s = dense(D, 0);
         spell(b, text, name->name, p, h);
-        const nn_safetensors_tensor *t = look_up(b, text);
+        const nn_safetensors_tensor *t = nn_find_name(&b->in, text);
         if (!t) return *found = false, true;
         mark(b, t);
         if (!view_of(b, &view, t, &s) || !copy(b, to + h * D, view, name)) return false;
@@ -318,7 +285,7 @@ static bool bind_name(binding *b, int64_t n, float *room, const nn_part *p, cons
         return gather_heads(b, n, room, p, name, found);
     }
     spell(b, text, name->name, p, 0);
-    const nn_safetensors_tensor *t = look_up(b, text);
+    const nn_safetensors_tensor *t = nn_find_name(&b->in, text);
     if (!t) return true;
     shape s = cut_of(b, p, name->cut);
     *found = true;
@@ -398,20 +365,6 @@ static bool is_unused(const nn_family *f, const char *name)
     return false;
 }
 
-/* Whether a tensor is the head of a language model that this model has no use for: a copy of the table of tokens, or no
- * part of a model with another head or with none. */
-static bool is_spare_head(const binding *b, const nn_safetensors_tensor *t)
-{
-    bool other = !b->d->output.classes || (b->head && b->head->names);
-    for (int n = 0; n < NN_FAMILY_LISTS; n++)
-        for (const nn_name *name = b->family->names[n]; name && name->name; name++)
-            if (((name->part == NN_OUTPUT && (other || b->d->output.tied)) ||
-                 (name->part == NN_OUTPUT_BIAS && other)) &&
-                look_up(b, name->name) == t)
-                return true;
-    return false;
-}
-
 static bool check_rest(const binding *b)
 {
     int64_t more = 0;
@@ -421,8 +374,8 @@ static bool check_rest(const binding *b)
         if (b->used[n]) continue;
         if (b->gaps && !add_name(b, &b->gaps->unused, name)) return false;
         if (is_unused(b->family, name) || (b->gaps && b->gaps->allowed)) continue;
-        if (b->wrapped && !nn_wrapped_is_text(name)) continue;
-        if (is_spare_head(b, nn_shards_get(b->shards, n))) continue;
+        if (b->in.wrapped && !nn_wrapped_is_text(name)) continue;
+        if (nn_find_is_spare_head(&b->in, b->d, nn_shards_get(b->shards, n))) continue;
         if (!first) first = name;
         more++;
     }
@@ -460,36 +413,22 @@ static bool bind_all(binding b)
     return ok;
 }
 
-/* As `transformers` does: a head is tied if config.json says so and the file has no other numbers for it. */
-bool nn_bind_tied(const nn_description *d, const nn_family *family, const nn_head *head, const nn_config *config,
-                  const nn_shards *shards)
-{
-    const binding b = {
-        .d = d, .family = family, .head = head, .shards = shards, .wrapped = nn_wrapped_type(config) != NULL};
-    bool decoder = d->decoder.blocks.depth > 0;
-    if (!d->output.tied && !(family->own_head && head)) return false;
-    const nn_safetensors_tensor *own = find_part(&b, NN_OUTPUT, decoder), *tokens = find_part(&b, NN_TOKENS, decoder);
-    if (!own || !tokens || own->data == tokens->data) return true;
-    return own->dtype == tokens->dtype && own->count == tokens->count &&
-           memcmp(own->data, tokens->data, (size_t)(own->end - own->begin)) == 0;
-}
-
 bool nn_bind(nn_bound *to, mha_context *ctx, const nn_description *d, const nn_family *family, const nn_head *head,
              const nn_config *config, const nn_shards *shards, nn_gaps *gaps, const char *name, char *error,
              size_t error_size)
 {
-    bool wrapped = nn_wrapped_type(config);
+    nn_find in = nn_find_in(shards, family, head, config);
     return bind_all(
-        (binding){to, ctx, d, family, head, config, shards, wrapped, NULL, false, gaps, {name, error, error_size}});
+        (binding){to, ctx, d, family, head, config, shards, in, NULL, false, gaps, {name, error, error_size}});
 }
 
 bool nn_bind_views(nn_bound *to, mha_context *ctx, const nn_description *d, const nn_family *family,
                    const nn_head *head, const nn_config *config, const nn_shards *shards, const char *name, char *error,
                    size_t error_size)
 {
-    bool wrapped = nn_wrapped_type(config);
+    nn_find in = nn_find_in(shards, family, head, config);
     return bind_all(
-        (binding){to, ctx, d, family, head, config, shards, wrapped, NULL, true, NULL, {name, error, error_size}});
+        (binding){to, ctx, d, family, head, config, shards, in, NULL, true, NULL, {name, error, error_size}});
 }
 
 void nn_bound_free(nn_bound *b)

@@ -38,8 +38,4 @@ bool nn_bind_views(nn_bound *b, mha_context *ctx, const nn_description *d, const
                    const nn_config *config, const nn_shards *shards, const char *name, char *error, size_t error_size);
 void nn_bound_free(nn_bound *b);
 
-/* Whether the output's product is the table of tokens, by the description and by what the checkpoint has. */
-bool nn_bind_tied(const nn_description *d, const nn_family *family, const nn_head *head, const nn_config *config,
-                  const nn_shards *shards);
-
 #endif

@@ -1,5 +1,5 @@
 /* From config.json to a description, by the tables of a family. */
-#include "families/bind.h"
+#include "families/find.h"
 #include "io/failure.h"
 #include "io/json.h"
 #include <math.h>
@@ -305,7 +305,8 @@ static bool fill(nn_description *d, const nn_family *f, const nn_head **head, co
         if (!apply_all(r, (*head)->keys[n])) return false;
     if (!*head && f->heads[0].architecture) d->output = (nn_output_config){.scale = 1}; /* its rows are the result */
     take_stored_positions(d, r->shards);
-    d->output.tied = nn_bind_tied(d, f, *head, r->c, r->shards);
+    const nn_find in = nn_find_in(r->shards, f, *head, r->c);
+    d->output.tied = nn_find_tied(&in, d);
     nn_blocks_config *b = d->decoder.blocks.depth ? &d->decoder.blocks : &d->encoder.blocks;
     if (b->depth > NN_BLOCKS_MOST && (f->window.layers || f->rotary.skips))
         return nn_fail(&r->to, "more than %d layers of several kinds are not supported", NN_BLOCKS_MOST);

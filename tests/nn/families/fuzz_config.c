@@ -1,5 +1,6 @@
 /* A fuzz target for config.json, generation_config.json and model.safetensors.index.json: any bytes must either be refused
  * with one line, or give a description that makes sense, settings that can be freed, or shards whose tensors are all there. */
+#include "families/wrapped.h"
 #include "families/family.h"
 #include "generate/config.h"
 #include "generate/speech.h"
@@ -30,6 +31,10 @@ static const char *const seeds[] = {
     " {\"rope_type\": \"linear\", \"factor\": 8}, \"sliding_attention\": {\"rope_type\": \"default\"}}}",
     "{\"model_type\": \"gpt_oss\", " SMALL ", \"num_local_experts\": 4, \"num_experts_per_tok\": 2, \"rope_scaling\":"
     " {\"rope_type\": \"yarn\", \"factor\": 32.0, \"beta_fast\": 32, \"beta_slow\": 1, \"truncate\": false}}",
+    "{\"model_type\": \"falcon\", " SMALL ", \"new_decoder_architecture\": true, \"num_kv_heads\": 2, \"alibi\": true}",
+    "{\"model_type\": \"gpt_neo\", " SMALL ", \"attention_types\": [[[\"global\", \"local\"], 1]], \"window_size\": 4}",
+    "{\"model_type\": \"gemma3\", \"eos_token_id\": [1, 2], \"text_config\": {\"model_type\": \"gemma3_text\", " SMALL
+    "}}",
     "{\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"], " SMALL ","
     " \"type_vocab_size\": 2, \"hidden_act\": \"gelu\", \"id2label\": {\"0\": \"a\", \"1\": \"b\"}}",
     "{\"model_type\": \"t5\", \"vocab_size\": 50, \"d_model\": 16, \"d_kv\": 4, \"d_ff\": 24, \"num_layers\": 2,"
@@ -80,13 +85,18 @@ static void require(int held, const char *what)
 
 static void refused(const char *error) { require(error[0] && !strchr(error, '\n'), "refused without one line"); }
 
-static void describe(const nn_config *c)
+static void describe(nn_config *c)
 {
     char error[500] = "", text[200];
+    const nn_failure to = {"f", error, sizeof error};
     nn_description d;
     const nn_family *family;
     const nn_head *head;
     nn_shards none = {0};
+    if (!nn_wrapped_open(c, &to)) {
+        refused(error);
+        return;
+    }
     if (!nn_family_describe(&d, &family, &head, c, &none, error, sizeof error)) refused(error);
     else
         require(!nn_description_problem(&d, text, sizeof text) && nn_parameter_count(&d) > 0,
@@ -175,6 +185,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     else {
         describe(&c);
         read_settings(&c);
+        text = c.text;
     }
     free(text);
     return 0;
