@@ -87,10 +87,9 @@ bool inspect_print_json(const session *s, const inspect_tokenizer *k)
     put_text(&out, "file", s->from->file);
     nn_buffer_puts(&out, ",\n  ");
     put_text(&out, "family", s->about.family);
-    if (s->about.text_of) {
-        nn_buffer_puts(&out, ",\n  ");
-        put_text(&out, "text_of", s->about.text_of);
-    }
+    nn_buffer_puts(&out, ",\n  ");
+    if (s->about.text_of) put_text(&out, "text_of", s->about.text_of);
+    else nn_buffer_puts(&out, "\"text_of\": null");
     nn_buffer_printf(&out, ",\n  \"parameters\": %lld,\n  ", (long long)s->about.parameters);
     put_text(&out, "assumed", s->about.assumed);
     nn_buffer_puts(&out, ",\n  ");

@@ -131,7 +131,7 @@ static mha_status take_prompts(mha_context *ctx, mha_generation *g, const mha_ge
     mha_status status;
     if (!d->blocks.depth || !d->blocks.causal || d->input.kind != NN_INPUT_TOKENS || g->model->d.output.pool ||
         g->model->d.output.classes < d->input.vocabulary || g->model->d.output.follows)
-        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "model: cannot generate; it has no decoder of tokens");
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "model: cannot generate; it has no decoder with logits of tokens");
     if (in->count < 1 || in->count > 1 << 20)
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "inputs.count: is %lld, must be from 1 to 1048576",
                               (long long)in->count);

@@ -492,7 +492,7 @@ TEST(a_model_of_images_does_not_generate)
     mha_model *images = NULL;
     expect(!nn_public_make(s.ctx, &images, &d, parameters, ""), "%s", mha_context_error(s.ctx));
     expect(mha_generation_create(s.ctx, &g, images, &in, NULL) == MHA_BAD_ARGUMENT, "a Vision Transformer");
-    expect(!strcmp(mha_context_error(s.ctx), "model: cannot generate; it has no decoder of tokens"), "%s",
+    expect(!strcmp(mha_context_error(s.ctx), "model: cannot generate; it has no decoder with logits of tokens"), "%s",
            mha_context_error(s.ctx));
     mha_model_free(images);
     scene_close(&s);
