@@ -24,17 +24,15 @@ static bool read_request(request *r, PyObject *arguments, const char *format)
     return read;
 }
 
-/* Makes the embedder; NULL with an exception set on error. */
-static mha_context *make(request *r)
+/* Makes the embedder. False with an exception set on error. */
+static bool make(request *r, mha_context *ctx)
 {
     mha_model *model = handle_model(r->model);
     const mha_tokenizer *tokenizer = NULL;
-    if (!model || (r->tokenizer != Py_None && !(tokenizer = handle_tokenizer(r->tokenizer)))) return NULL;
-    mha_context *ctx = handle_context();
-    if (!ctx) return NULL;
+    if (!model || (r->tokenizer != Py_None && !(tokenizer = handle_tokenizer(r->tokenizer)))) return false;
     mha_status status = mha_embedder_create(ctx, &r->embedder, model, tokenizer, r->folder, &r->options);
     if (!status) status = mha_embedder_about(ctx, r->embedder, &r->about);
-    return status ? raise_status(ctx, status), NULL : ctx;
+    return status ? raise_status(ctx, status), false : true;
 }
 
 /* The texts of a list, valid as long as it; NULL with an exception set. */
@@ -61,9 +59,9 @@ static PyObject *embed_texts(PyObject *module, PyObject *arguments)
     (void)module;
     if (!read_request(&r, arguments, "OOzzzpO:embed_texts")) return NULL;
     const char **texts = read_texts(r.last);
-    mha_context *ctx = texts ? make(&r) : NULL;
+    HELD_CONTEXT ctx = texts ? handle_context() : NULL;
     PyObject *bytes = NULL;
-    if (ctx) {
+    if (ctx && make(&r, ctx)) {
         int64_t count = (int64_t)PyList_Size(r.last), width = r.about.width;
         bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * width * (int64_t)sizeof(float)));
         if (bytes) {
@@ -90,9 +88,10 @@ static PyObject *embed_rows(PyObject *module, PyObject *arguments)
     array rows;
     (void)module;
     if (!read_request(&r, arguments, "OOzzzpO:embed_rows") || array_read(&rows, r.last, "rows", false)) return NULL;
-    mha_context *ctx = make(&r);
-    PyObject *bytes =
-        ctx ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(r.about.width * (int64_t)sizeof(float))) : NULL;
+    HELD_CONTEXT ctx = handle_context();
+    PyObject *bytes = ctx && make(&r, ctx)
+                          ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(r.about.width * (int64_t)sizeof(float)))
+                          : NULL;
     if (bytes) {
         mha_tensor out = mha_tensor_1d(PyBytes_AsString(bytes), MHA_FLOAT32, r.about.width);
         mha_status status = mha_embedder_vector(ctx, r.embedder, out, rows.tensor);
