@@ -5,6 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Whether the family keeps its heads in quarters of a tensor. */
+static bool has_quarters(const nn_family *f)
+{
+    for (int n = 0; n < NN_FAMILY_LISTS; n++)
+        for (const nn_name *name = f->names[n]; name && name->name; name++)
+            if (name->cut == NN_QUARTERS_Q) return true;
+    return false;
+}
+
 const char *nn_pruned_obstacle(const nn_description *d, const nn_family *f, int64_t l, const bool *gone)
 {
     const nn_blocks_config *b = &nn_description_last(d)->blocks;
@@ -14,6 +23,7 @@ const char *nn_pruned_obstacle(const nn_description *d, const nn_family *f, int6
     if (left == H) return NULL;
     if (nn_description_is_pair(d)) return "models with two stacks keep all heads";
     if (f->groups) return "layers that share their weights keep all heads";
+    if (has_quarters(f)) return "layers whose heads lie in quarters of a tensor keep all of them";
     if (a->alibi) return "layers with ALiBi keep all heads";
     if (a->qk_norm > 0 && a->qk_norm_span == MHA_NORM_ALL_HEADS) return "a norm over all heads needs all of them";
     if (l >= NN_BLOCKS_MOST) return "only the first 128 layers can lose heads";
