@@ -125,7 +125,7 @@ typedef struct mha_model_info {
                           as with a rotary embedding */
     int64_t context; /* most tokens that it was made for, as its file says, limit or not; 0: the file does not say */
     int64_t bins, frames; /* of features, where it reads audio */
-    const char *text_of;  /* the model_type of a checkpoint that reads pictures, too, of which this is the text model; or NULL */
+    const char *text_of;  /* the model_type of a checkpoint for text and pictures whose text model this is; or NULL */
 } mha_model_info;
 MHA_API mha_status mha_model_about(mha_context *ctx, const mha_model *model, mha_model_info *info);
 

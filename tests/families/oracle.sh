@@ -27,7 +27,8 @@ count() {
 sample=${MHA_SAMPLE:-1}
 while read -r folder arguments; do echo "$work/$folder --seed $seed --sample $sample $arguments"; done <<end >"$work/runs"
 five
-base --base --sample 4
+base --base --sample 6
+heads --heads --sample 12
 four --spelling 4 --shards --sample $((2 * sample))
 bfloat16 --dtype bfloat16 --only gpt2,llama,gemma3,gpt_oss,bert,t5,pegasus,whisper,vit
 float16 --dtype float16 --spelling 4 --only opt,qwen3,phi3,mixtral,modernbert,marian,m2m_100,dinov2
