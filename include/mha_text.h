@@ -103,6 +103,14 @@ MHA_API mha_status mha_tokenizer_open(mha_context *ctx, mha_tokenizer **tokenize
                                       const mha_tokenizer_options *options);
 MHA_API void mha_tokenizer_free(mha_tokenizer *tokenizer); /* NULL is legal */
 
+/* The versions of Unicode that count: `tables` (at least 32 bytes) gets that of utf8proc, for normalization, case, accents and the
+ * classes of characters that normalizers and pre-tokenizers name; `expressions` (likewise) that of PCRE2, for \w, \p{L} and other
+ * classes of regular expressions; "" for a library that this build does not have. A character that is newer than these is an
+ * unassigned one: no letter, mark, number, punctuation or white space, and normalization and case leave it as it is. The
+ * tokenizers library has tables of its own, some older and some newer, so that such characters may be split in another way
+ * there; none is lost, and texts without them have the same tokens. */
+MHA_API void mha_tokenizer_unicode(char *tables, char *expressions);
+
 /* What a tokenizer is. Ids that the files do not give are -1. */
 typedef struct mha_tokenizer_info {
     size_t size;                                /* of this struct, set by the caller; the rest is filled in */

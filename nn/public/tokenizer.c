@@ -1,8 +1,11 @@
 /* Tokenizers: nn/text behind the public header. */
 #include "public/tokenizer.h"
 #include "public/check.h"
+#include "text/expression.h"
 #include "text/files/open.h"
+#include "text/unicode.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +52,12 @@ void mha_tokenizer_free(mha_tokenizer *tokenizer)
     if (!tokenizer) return;
     nn_tokenizer_free(tokenizer->own);
     free(tokenizer);
+}
+
+void mha_tokenizer_unicode(char *tables, char *expressions)
+{
+    if (tables) snprintf(tables, NN_EXPRESSION_UNICODE, "%s", nn_unicode_version());
+    if (expressions) nn_expression_unicode(expressions);
 }
 
 mha_status mha_tokenizer_about(mha_context *ctx, const mha_tokenizer *tokenizer, mha_tokenizer_info *info)

@@ -14,6 +14,7 @@
 #ifndef MHA_HAS_PCRE2
 
 bool nn_expression_available(void) { return false; }
+void nn_expression_unicode(char out[NN_EXPRESSION_UNICODE]) { *out = 0; }
 
 nn_expression *nn_expression_compile(const char *pattern, char *error, size_t error_size)
 {
@@ -48,6 +49,13 @@ struct nn_expression {
 };
 
 bool nn_expression_available(void) { return true; }
+
+void nn_expression_unicode(char out[NN_EXPRESSION_UNICODE])
+{
+    *out = 0;
+    if (pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, NULL) <= NN_EXPRESSION_UNICODE)
+        pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, out);
+}
 
 static pcre2_code *compile(const nn_buffer *own, uint32_t options, uint32_t modes, char *error, size_t error_size)
 {

@@ -18,6 +18,10 @@ void nn_expression_free(nn_expression *e);
 
 bool nn_expression_available(void);
 
+/* The version of Unicode whose classes expressions have, such as "14.0.0"; "" without PCRE2. */
+enum { NN_EXPRESSION_UNICODE = 32 };
+void nn_expression_unicode(char out[NN_EXPRESSION_UNICODE]);
+
 /* What matching writes into. Zeroed, it is empty, and has no steps. */
 typedef struct nn_matcher {
     void *data, *context, *stack;

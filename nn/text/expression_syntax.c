@@ -1,6 +1,7 @@
 /* From the syntax of Oniguruma (Ruby) to that of PCRE2, where they differ:
  *
  *     \w \b       Unicode's word characters, marks included        spelled out: PCRE2's are letters, numbers and _
+ *     \s          Unicode's white space                            in PCRE2 U+180E, too, which has not been one since 6.3
  *     \h \H       hexadecimal digits                               in PCRE2 horizontal space
  *     \v          a vertical tab                                   in PCRE2 any vertical space
  *     \uXXXX      a code point                                     \x{XXXX}
@@ -24,6 +25,7 @@
     "1f189}"
 #define ALONE WORD "\\xb2\\xb3\\xb9\\xbc-\\xbe"
 #define HEX   "0-9a-fA-F"
+#define SPACE "\\x09-\\x0d\\x20\\x85\\xa0\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 
 typedef struct reader {
     const char *at;
@@ -37,10 +39,8 @@ static const struct {
     char letter;
     bool others;
     const char *alone, *members;
-} escapes[] = {{'w', false, ALONE, WORD},
-               {'W', true, ALONE, WORD},
-               {'h', false, HEX, HEX},
-               {'H', true, HEX, HEX},
+} escapes[] = {{'w', false, ALONE, WORD},     {'W', true, ALONE, WORD}, {'s', false, SPACE, SPACE},
+               {'S', true, SPACE, SPACE},     {'h', false, HEX, HEX},   {'H', true, HEX, HEX},
                {'v', false, "\\x0b", "\\x0b"}};
 
 /* Names of classes: in brackets, [:alpha:], and as properties, \p{Alpha}, in lower case without _ and space. */
@@ -50,7 +50,7 @@ static const struct {
     {"alpha", "\\p{Alphabetic}", "\\p{Alphabetic}"},
     {"alnum", "\\p{Alphabetic}\\p{Nd}", "\\p{Alphabetic}\\p{Nd}"},
     {"digit", "\\p{Nd}", "\\p{Nd}"},
-    {"space", "\\s", "\\s"},
+    {"space", SPACE, SPACE},
     {"blank", "\\p{Zs}\\t", "\\p{Zs}\\t"},
     {"upper", "\\p{Uppercase}", "\\p{Uppercase}"},
     {"lower", "\\p{Lowercase}", "\\p{Lowercase}"},

@@ -103,6 +103,7 @@ bool nn_is_ideograph(int32_t c)
 #ifndef MHA_HAS_UTF8PROC
 
 bool nn_unicode_available(void) { return false; }
+const char *nn_unicode_version(void) { return ""; }
 bool nn_is_number(int32_t c) { return c >= '0' && c <= '9'; }
 bool nn_is_punctuation(int32_t c) { return c > ' ' && c < 0x7f && strchr("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", c); }
 bool nn_is_mark(int32_t c) { return c < 0; }
@@ -121,6 +122,7 @@ bool nn_grapheme_break(int32_t a, int32_t b, int32_t *state) { return (void)a, (
 /* ---- With utf8proc ------------------------------------------------------------------------------------------------- */
 
 bool nn_unicode_available(void) { return true; }
+const char *nn_unicode_version(void) { return utf8proc_unicode_version(); }
 
 static bool category_in(int32_t c, unsigned set) { return set >> utf8proc_category(c) & 1; }
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 bool nn_unicode_available(void);
+const char *nn_unicode_version(void); /* of the tables, such as "15.0.0"; "" without utf8proc */
 
 /* ---- UTF-8 ------------------------------------------------------------------------------------------------------- */
 

@@ -121,6 +121,18 @@ TEST(expressions)
          "[-\xc2\xb2][a]"},
         {"[^\\\\W\\\\d_]+", "a1_b", "[a][1_][b]"},
         {"\\\\w+", "x\xcc\x81y", "[x\xcc\x81y]"},
+        {"\\\\s+",
+         "a \xe1\xa0\x8e\xe3\x80\x80"
+         "b",
+         "[a][ ][\xe1\xa0\x8e][\xe3\x80\x80][b]"}, /* U+180E is no white space */
+        {"[\\\\s]", "a\xe1\xa0\x8e", "[a\xe1\xa0\x8e]"},
+        {"\\\\S+",
+         " \xe1\xa0\x8e"
+         "a ",
+         "[ ][\xe1\xa0\x8e"
+         "a][ ]"},
+        {"[^\\\\S]+", "a \xe1\xa0\x8e", "[a][ ][\xe1\xa0\x8e]"},
+        {"[[:space:]]", "\xe1\xa0\x8e", "[\xe1\xa0\x8e]"},
         {"\\\\h+", "xyzabc09", "[xyz][abc09]"},
         {"^a", "b\\na", "[b\n][a]"},
         {"(?m:.+)", "a\nb", "[a\nb]"},
@@ -143,6 +155,23 @@ TEST(expressions)
         snprintf(text, sizeof text, "%s", strcmp(cases[i][1], "b\\na") == 0 ? "b\na" : cases[i][1]);
         check("null", splitter, text, cases[i][2]);
     }
+}
+
+/* U+A7CE, a letter since Unicode 17 alone, is an unassigned character to older tables: left as it is, and no \w. */
+TEST(characters_newer_than_the_tables)
+{
+    char tables[32] = "", expressions[32] = "";
+    mha_tokenizer_unicode(tables, expressions);
+    mha_tokenizer_unicode(NULL, NULL);
+    expect(strtod(tables, NULL) >= 12 && strtod(expressions, NULL) >= 12, "Unicode %s and %s", tables, expressions);
+    if (strtod(expressions, NULL) < 17)
+        check("null",
+              "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\w+\"}, \"behavior\": \"Isolated\", \"invert\": "
+              "false}",
+              "a\xea\x9f\x8e"
+              "b",
+              "[a][\xea\x9f\x8e][b]");
+    if (strtod(tables, NULL) < 17) check("{\"type\": \"Lowercase\"}", "null", "A\xea\x9f\x8e", "[a\xea\x9f\x8e]");
 }
 
 /* An expression that backtracks without end is stopped. */
