@@ -1,6 +1,6 @@
 #include "cli/common/tokenizer.h"
-#include "io/hub.h"
 #include "cli/common/progress.h"
+#include "io/hub/hub.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #include "cli/common/language.h"
 #include "cli/common/model.h"
 #include "cli/view/page.h"
-#include "io/hub.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -123,9 +122,9 @@ static const char *obstacle(parcel *p, const view_text *v, const texts *t, char 
 {
     if (v->audio) return "The model reads audio, which pages do not take.";
     if (!view_text_engine_size) return "It was written by an mha that was built without its WebAssembly engine.";
-    char place[PATH], why[600];
-    if (!nn_hub_place(place, sizeof place, v->file, why, sizeof why) || !take_model(p, place) ||
-        !take_tokenizer(p, 0, t->ctx, t->in) || (t->pair && !take_tokenizer(p, 1, t->ctx, t->out)))
+    const char *path = mha_model_path(t->model); /* of a name, the folder that was found */
+    if (!path || !take_model(p, path) || !take_tokenizer(p, 0, t->ctx, t->in) ||
+        (t->pair && !take_tokenizer(p, 1, t->ctx, t->out)))
         return "The files of the model or of its tokenizer could not be found again.";
     if (p->bytes <= (int64_t)ROOM * MEGA) return NULL;
     int64_t tenths = (p->bytes + MEGA / 10 - 1) / (MEGA / 10); /* rounded up */

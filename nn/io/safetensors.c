@@ -5,8 +5,8 @@
  * allocate memory for the data and copy each tensor to an aligned address. A mapped file is content in memory; of its
  * tensors, only those that do not lie at a multiple of their element's size are copied. */
 #include "io/safetensors.h"
+#include "io/source.h"
 #include "io/failure.h"
-#include "io/foreign.h"
 #include "io/file_map.h"
 #include "io/safetensors_header.h"
 
@@ -235,10 +235,10 @@ static int open_file(content *from, const char *path)
 /* After a failure: what the file is, if that is known. Its first bytes may be those of a safetensors file as well. */
 static void name_foreign(const nn_failure *to)
 {
-    char first[NN_FOREIGN_BYTES];
+    char first[NN_SOURCE_FIRST];
     FILE *file = fopen(to->name, "rb");
     size_t n = file ? fread(first, 1, sizeof first, file) : 0;
-    const char *is = nn_foreign(first, n);
+    const char *is = nn_source_foreign(first, n);
     if (file) fclose(file);
     if (is) nn_fail(to, "%s", is);
 }

@@ -3,7 +3,6 @@
  * zlib's inflate is used instead of gzread, which treats a file that is not gzipped as plain, ignores data after the
  * compressed part, and opens the file itself. */
 #include "io/source.h"
-#include "io/foreign.h"
 #include "io/failure.h"
 
 #include <errno.h>
@@ -193,6 +192,35 @@ void nn_source_close(nn_source *from)
     from->file = NULL;
 }
 
+/* ---- Files of other formats -------------------------------------------------------------------------------------- */
+
+#define PYTORCH                                                                                                        \
+    "is a file of PyTorch, a pickle, which is not read; load it there and save the model with save_pretrained, which " \
+    "writes config.json and safetensors"
+
+static const struct {
+    const char *first;
+    const char *is;
+} kinds[] = {
+    {"version https://git-lfs.github.com/spec/",
+     "is a Git LFS pointer, not the file that it stands for; 'git lfs pull' in its folder downloads that"},
+    {"PK\x03\x04", PYTORCH},
+    {"\x80\x02\x8a\x0al\xfc", PYTORCH}, /* as it was saved before version 1.6 */
+    {"GGUF", "is a GGUF file, which is not read; the safetensors files that it was made from are"},
+    {"\x89HDF\r\n", "is a file of TensorFlow (HDF5), which is not read; save the model with safe_serialization=True"},
+};
+
+const char *nn_source_foreign(const void *first, size_t size)
+{
+    for (size_t n = 0; n < sizeof kinds / sizeof *kinds; n++) {
+        size_t length = strlen(kinds[n].first);
+        if (size >= length && memcmp(first, kinds[n].first, length) == 0) return kinds[n].is;
+    }
+    return NULL;
+}
+
+/* ---- Whole texts ------------------------------------------------------------------------------------------------- */
+
 char *nn_source_text(const char *path, size_t most, size_t *size, char *error, size_t error_size)
 {
     nn_source from;
@@ -205,7 +233,7 @@ char *nn_source_text(const char *path, size_t most, size_t *size, char *error, s
         else nn_source_fail(&from, "out of memory");
         if (got > most) nn_source_fail(&from, "more than %zu bytes", most);
         if (text) text[got] = 0;
-        const char *is = text ? nn_foreign(text, got) : NULL;
+        const char *is = text ? nn_source_foreign(text, got) : NULL;
         if (is) nn_source_fail(&from, "%s", is);
         if (text && !from.failed && strlen(text) != got)
             nn_source_fail(&from, "not a text file: it contains a NUL byte");

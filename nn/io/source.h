@@ -38,6 +38,11 @@ size_t nn_source_take(nn_source *from, void *out, size_t room);
  * with one line in `error`, also if it has more than `most` bytes or contains a NUL. `size` may be NULL. */
 char *nn_source_text(const char *path, size_t most, size_t *size, char *error, size_t error_size);
 
+/* What a file is whose first bytes are these, in words that go on with "FILE: ", where it is one of the formats that are not
+ * read: a Git LFS pointer, a pickle of PyTorch, GGUF, HDF5. NULL: none of these. */
+enum { NN_SOURCE_FIRST = 48 }; /* how many bytes are looked at */
+const char *nn_source_foreign(const void *first, size_t size);
+
 /* An upper bound of the number of bytes: the size, if they are plain; the most that deflate can pack into that size, if
  * gzipped. A header that claims more can be refused before memory is allocated. */
 uint64_t nn_source_most(const nn_source *from);

@@ -2,7 +2,7 @@
 #include "families/vit_notes.h"
 #include "public/model.h"
 #include "inspect/prune.h"
-#include "io/hub.h"
+#include "io/hub/hub.h"
 #include "public/check.h"
 #include <stdio.h>
 #include <stdlib.h>

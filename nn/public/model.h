@@ -71,6 +71,13 @@ void nn_public_inside_list(mha_tensor tensors[NN_PUBLIC_INSIDE], const mha_model
 void nn_public_inside_set(mha_model_inside *inside, const mha_tensor tensors[NN_PUBLIC_INSIDE]);
 const char *nn_public_inside_name(int n);
 
+/* What the decoder reads where it follows the encoder (text/follow.c): ids (B,T), each one place later, behind the start token; NULL
+ * without memory. And the rows (B) of the last end tokens of sequences `first` to first + B - 1 of `tokens` (*,T), counted from the
+ * first; *ends is NULL where the result is not read from them, or on error. Both are to be freed. */
+int32_t *nn_public_follow(const int32_t *ids, int64_t B, int64_t T, int32_t start);
+mha_status nn_public_ends(mha_context *ctx, const mha_model *m, int64_t **ends, const int32_t *tokens,
+                          const int64_t *lengths, int64_t first, int64_t B, int64_t T);
+
 /* Opens a folder or file of a family of transformers. False: it is none. */
 bool nn_public_open_family(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *o,
                            mha_status *status);

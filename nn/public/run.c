@@ -279,14 +279,6 @@ static int32_t *take_ids(const mha_tensor *t)
     return ids;
 }
 
-/* The ids, each one place later, behind the start token. */
-static int32_t *shift_ids(const int32_t *ids, int64_t B, int64_t T, int32_t start)
-{
-    int32_t *shifted = malloc((size_t)(B * T) * sizeof *shifted);
-    for (int64_t i = 0; shifted && i < B * T; i++) shifted[i] = i % T ? ids[i - 1] : start;
-    return shifted;
-}
-
 /* ---- Running ---------------------------------------------------------------------------------------------------- */
 
 typedef struct run {
@@ -323,8 +315,8 @@ static mha_status load(run *r, const mha_model_inputs *in)
     if (ok && in->types.rank) to->types = r->types = take_ids(&in->types), ok = r->types;
     if (ok && nn_description_is_pair(&m->d)) {
         const nn_output_config *o = &m->d.output;
-        r->decoder_tokens =
-            o->follows ? shift_ids(r->tokens, r->s.B, r->s.T[0], (int32_t)o->start) : take_ids(&in->decoder_tokens);
+        r->decoder_tokens = o->follows ? nn_public_follow(r->tokens, r->s.B, r->s.T[0], (int32_t)o->start)
+                                       : take_ids(&in->decoder_tokens);
         r->batch.decoder.tokens = r->decoder_tokens;
         r->batch.decoder.T = r->s.T[1];
         ok = r->decoder_tokens;
@@ -443,31 +435,11 @@ static bool make_room(const run *r, group *g)
     return true;
 }
 
-static mha_status find_ends(const run *r, group *g)
-{
-    int64_t T = r->s.T[0], end = r->m->d.output.end;
-    if (r->m->d.output.pool != NN_POOL_PICKED) return MHA_OK;
-    g->ends = malloc((size_t)g->B * sizeof *g->ends);
-    if (!g->ends) return nn_public_fail(r->ctx, MHA_NO_MEMORY, "not enough memory for hidden states");
-    for (int64_t b = 0; b < g->B; b++) {
-        const int32_t *ids = r->tokens + (g->first + b) * T;
-        int64_t t = r->batch.encoder.lengths ? r->batch.encoder.lengths[g->first + b] : T;
-        if (t > T) t = T;
-        do t--;
-        while (t >= 0 && ids[t] != end);
-        g->ends[b] = b * T + t;
-        if (t < 0)
-            return nn_public_fail(r->ctx, MHA_BAD_ARGUMENT,
-                                  "tokens: sequence %lld has no end token, %lld, where the result is read",
-                                  (long long)(g->first + b), (long long)end);
-    }
-    return MHA_OK;
-}
-
 static mha_status pass(const run *r, group g)
 {
     const mha_model *m = r->m;
-    mha_status status = find_ends(r, &g);
+    mha_status status =
+        nn_public_ends(r->ctx, m, &g.ends, r->tokens, r->batch.encoder.lengths, g.first, g.B, r->s.T[0]);
     if (!status && !make_room(r, &g)) {
         status = nn_public_fail(r->ctx, MHA_NO_MEMORY, "not enough memory for hidden states");
     } else if (!status) {

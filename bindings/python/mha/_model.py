@@ -9,7 +9,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from mha import _generate, _inside, _language, _mha, _page, _speech
+from mha import _embed, _generate, _inside, _language, _mha, _page, _speech
 from mha._data import Data, Score, data_of, is_test
 from mha._generate import Generated
 from mha._heads import Attention, Heads
@@ -200,32 +200,7 @@ class Model:
             normalize: False: vectors keep their length; True: all have length 1; unless given, as the folder says.
             prompt: the name of one of the folder's prompts, for texts, in place of the default one.
         """
-        text = isinstance(texts, str) or (isinstance(texts, (list, tuple)) and texts and isinstance(texts[0], str))
-        if prompt is not None and not text:
-            raise ValueError("prompt: is for texts")
-        if self._sees or self.info["encoder_blocks"]:
-            if pool not in (None, "mean", "first"):
-                raise ValueError(f"pool: {pool!r} must be 'mean' or 'first' for images and models with two stacks")
-            inputs, single = read_images(self, texts) if self._sees else self._rows(texts)
-            last = [self.hidden(one)[-1].astype(np.float64) for one in inputs]
-            found = np.stack([row[0] if pool == "first" else row.mean(0) for row in last])
-            normalize = normalize is not False
-        else:
-            about = self._path, pool, prompt, normalize is False
-            if text:
-                single, tokenizer = isinstance(texts, str), self.tokenizer
-                with self._lock:
-                    numbers, width = _mha.embed_texts(self._handle, tokenizer._handle, *about, [texts] if single else list(texts))
-                found = np.frombuffer(numbers, np.float32).reshape(-1, width)
-            else:
-                rows, single = self._rows(texts)
-                vectors = [_mha.embed_rows(self._handle, None, *about, np.ascontiguousarray(self.hidden(row)[-1])) for row in rows]
-                found = np.stack([np.frombuffer(v, np.float32) for v in vectors])
-        if normalize:
-            lengths = np.linalg.norm(found.astype(np.float64), axis=-1, keepdims=True)
-            found = found / np.where(lengths > 0, lengths, 1)
-        found = np.array(found, np.float32)
-        return found[0] if single else found
+        return _embed.embed(self, texts, pool, normalize, prompt)
 
     def attention(self, inputs: Any, target: Any = None) -> Attention:
         """The weights of all heads for one text, image or sound.

@@ -1,5 +1,5 @@
 /* Embeddings: texts to tokens, hidden states, and one vector each. */
-#include "io/hub.h"
+#include "io/hub/hub.h"
 #include "io/json.h"
 #include "public/check.h"
 #include "public/model.h"

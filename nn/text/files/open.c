@@ -1,7 +1,6 @@
 /* Which reader a file gets: by the ending of its name, and JSON by what is in it. */
 #include "text/files/open.h"
-#include "io/foreign.h"
-#include "io/hub.h"
+#include "io/hub/hub.h"
 #include "io/source.h"
 #include "text/files/load.h"
 
@@ -31,7 +30,7 @@ static char *read_file(const char *path, size_t *size, char *error, size_t error
         *size += n;
         good = !from.failed;
     }
-    const char *is = good ? nn_foreign(bytes, *size) : NULL;
+    const char *is = good ? nn_source_foreign(bytes, *size) : NULL;
     if (is) good = nn_source_fail(&from, "%s", is);
     nn_source_close(&from);
     if (good) bytes[*size] = 0;

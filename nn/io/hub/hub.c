@@ -1,4 +1,4 @@
-#include "io/hub.h"
+#include "io/hub/hub.h"
 #include "io/failure.h"
 #include "io/json.h"
 

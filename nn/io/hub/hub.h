@@ -6,8 +6,8 @@
  *
  * The cache is HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub or ~/.cache/huggingface/hub: the
  * first whose variable is set. Nothing is downloaded. */
-#ifndef NN_IO_HUB_H
-#define NN_IO_HUB_H
+#ifndef NN_IO_HUB_HUB_H
+#define NN_IO_HUB_HUB_H
 
 #include <stdbool.h>
 #include <stddef.h>
