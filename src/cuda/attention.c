@@ -249,19 +249,19 @@ static void add_copies(mha_attention_plan *to, const char *obstacle)
 /* Which sequences of a call have other kernels than most. */
 static void add_ways(mha_attention_plan *to, mha_cuda_ways ways, unsigned among)
 {
+    const unsigned few = MHA_CUDA_BIT(MHA_CUDA_BY_DECODING), many = MHA_CUDA_BIT(MHA_CUDA_BY_DECODING_MANY);
     const struct {
-        mha_cuda_way way;
+        unsigned ways;
         int32_t most;
         const char *before, *after;
-    } all[] = {{MHA_CUDA_BY_DECODING, ways.decoded, "rows <= ", "decoded"},
-               {MHA_CUDA_BY_DECODING_MANY, ways.decoded_many, "rows <= ", "decoded together"},
-               {MHA_CUDA_BY_SHORT_TILES, ways.short_rows, "193 to ", "64-key blocks"},
-               {MHA_CUDA_BY_ORDER, ways.ordered, "rows, keys <= ", "dQ in order"},
-               {MHA_CUDA_BY_SMALL_HEADS, ways.small, "rows, keys <= ", "small heads"}};
+    } all[] = {{few | many, among & many ? ways.decoded_many : ways.decoded, "rows <= ", "decoded"},
+               {MHA_CUDA_BIT(MHA_CUDA_BY_SHORT_TILES), ways.short_rows, "193 to ", "64-key blocks"},
+               {MHA_CUDA_BIT(MHA_CUDA_BY_ORDER), ways.ordered, "rows, keys <= ", "dQ in order"},
+               {MHA_CUDA_BIT(MHA_CUDA_BY_SMALL_HEADS), ways.small, "rows, keys <= ", "small heads"}};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) {
         char clause[60];
         snprintf(clause, sizeof clause, "%s%d: %s", all[n].before, (int)all[n].most, all[n].after);
-        if (among != MHA_CUDA_BIT(all[n].way) && among & MHA_CUDA_BIT(all[n].way)) add_why(to, clause);
+        if (among & all[n].ways && among & ~all[n].ways) add_why(to, clause);
     }
 }
 
@@ -319,8 +319,7 @@ mha_status mha_cuda_explain(const mha_problem *call, mha_attention_plan *to)
     to->scratch_bytes = measure.used;
     if (copied) add_copies(to, obstacle_of(call));
     const mha_cuda_ways ways = mha_cuda_ways_forward(p);
-    if (mha_cuda_path_forward(p) == MHA_CUDA_PATH_TILES || mha_cuda_path_forward(p) == MHA_CUDA_PATH_DECODE)
-        add_ways(to, ways, mha_cuda_ways_among(p, ways));
+    if (mha_cuda_path_forward(p) == MHA_CUDA_PATH_TILES) add_ways(to, ways, mha_cuda_ways_among(p, ways));
     return MHA_OK;
 }
 

@@ -84,7 +84,7 @@ static void check_plan(mha_context *ctx, const call *c, const char *reason)
 TEST(plans_of_layouts_and_ways)
 {
     static const char *const clauses[] = {"dense copies because of strides that the copy engine cannot take",
-                                          "rows <= 8: decoded", "193 to 256: 64-key blocks",
+                                          "rows <= 16: decoded", "193 to 256: 64-key blocks",
                                           "rows, keys <= 128: small heads"};
     const shape s = {.B = 2, .H = 4, .G = 2, .Tq = 600, .Tk = 600, .D = 16, .type = MHA_BFLOAT16};
     static const int64_t lengths[] = {600, 5};

@@ -68,6 +68,8 @@ static mha_status describe(mha_cuda_decode *c, const family *f, const mha_proble
 {
     int64_t rows = p->share * mha_cuda_most_of(p, 2);
     *c = (mha_cuda_decode){.splits = f->splits,
+                           .blocks = f->splits,
+                           .units = 1,
                            .slots = p->options.key_starts.rank ? slots_of(p, f) : 0,
                            .alike = !mha_cuda_has_spans(p),
                            .ways = mha_cuda_ways_forward(p),
@@ -101,6 +103,20 @@ mha_status mha_cuda_decode_some(const mha_problem *p, mha_arena *arena, bool run
     return MHA_OK;
 }
 
+/* How many splits in a row a block has, of those of `heads` key heads, where `fit` blocks run at a time: what takes the fewest rounds.
+ * Beginning costs a block as much as two fifths of a split. */
+static int32_t splits_in_a_row(int64_t heads, int32_t splits, int64_t fit)
+{
+    enum { MOST = 64 };
+    int64_t least = INT64_MAX;
+    int32_t best = 1;
+    for (int32_t units = 1; units <= splits && units <= MOST; units++) {
+        int64_t blocks = heads * ((splits + units - 1) / units), time = (blocks + fit - 1) / fit * (5 * units + 2);
+        if (time < least) least = time, best = units;
+    }
+    return best;
+}
+
 mha_status mha_cuda_decode_many_some(const mha_problem *p, mha_arena *arena, bool run, const int32_t *counts)
 {
     mha_cuda_device *d = mha_cuda_of(p->ctx);
@@ -111,8 +127,14 @@ mha_status mha_cuda_decode_many_some(const mha_problem *p, mha_arena *arena, boo
     TRY(describe(&c, &f, p, arena, counts, run));
     if (!run) return MHA_OK;
     c.heads = (int32_t)(p->B * p->G);
+    if (!c.slots) {
+        const int fit = wide ? 1 : MHA_CUDA_MANY_BLOCKS(mha_cuda_many_widths[width].keys, 64);
+        c.units = splits_in_a_row(c.heads, c.splits, (int64_t)d->processors * fit);
+        c.blocks = (c.splits + c.units - 1) / c.units;
+    }
     const int64_t chunks = (c.room + MHA_CUDA_MERGE_ROWS - 1) / MHA_CUDA_MERGE_ROWS;
-    mha_cuda_launch l = {d->many[type][width][wide], mha_cuda_many_name(type, width, wide), blocks_of(p, &f),
+    mha_cuda_launch l = {d->many[type][width][wide], mha_cuda_many_name(type, width, wide),
+                         c.slots ? blocks_of(p, &f) : (int64_t)c.heads * c.blocks,
                          wide ? MHA_CUDA_MANY_THREADS(128) : MHA_CUDA_MANY_THREADS(64),
                          mha_cuda_many_shared(width, wide)};
     mha_cuda_launch merge = {d->merge[f.columns / 64 - 1], mha_cuda_merge_name(f.columns), c.heads * chunks,

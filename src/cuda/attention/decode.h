@@ -9,7 +9,8 @@
 typedef struct mha_cuda_decode {
     CUtensorMap k, v; /* (B,G,Tk,D) and (B,G,Tk,E), in boxes of 64 columns and MHA_CUDA_DECODE_TILE rows */
     mha_cuda_general g;
-    int32_t splits; /* blocks of a key head; or, */
+    int32_t splits; /* of the keys of a head; blocks of a head, and splits that each has in a row; or, */
+    int32_t blocks, units;
     int32_t
         slots; /* if keys lie packed, of all sequences of a key head (schedule.h), of mha_cuda_decode_least keys; or 0 */
     int32_t first_head;   /* of the launch, of the key heads of all sequences */

@@ -59,10 +59,9 @@ MHA_DEVICE void copy_tiles(shared_memory<T, W> &s, const mha_cuda_decode &c, con
 
 /* Brings the first tiles of a block into the second cache, which may be done while the kernel before this one is at work: what it writes
  * to them is seen there. */
-template <int W> MHA_DEVICE void fetch_tiles(const mha_cuda_decode &c)
+template <int W> MHA_DEVICE void fetch_tiles(const mha_cuda_decode &c, const part &p)
 {
     enum { KEYS = MHA_CUDA_DECODE_TILE(W) };
-    const part p = part_of<few_rows<W>>(c, blockIdx.x);
 #pragma unroll 1
     for (int j = p.first; j < min(p.last, p.first + FETCHED * KEYS); j += KEYS)
         for (int panel = 0; panel < W / PANEL; panel++) {
@@ -74,10 +73,11 @@ template <int W> MHA_DEVICE void fetch_tiles(const mha_cuda_decode &c)
 /* The rows of a key head; zeros up to ROWS, and up to W columns. A warp has a row at a time. */
 template <typename T, int W> MHA_DEVICE void bring_rows(shared_memory<T, W> &s, const general &g, const part &p)
 {
+#pragma unroll
     for (int r = threadIdx.x / 32; r < ROWS; r += WARPS) {
-        int i = r % p.queries;
+        int head = p.queries == 1 ? r : r / p.queries, i = r - head * p.queries;
         bool there = r < p.rows && i < p.s.queries;
-        int64_t from = there ? place(g.q, p.s.query_batch, p.g * g.share + r / p.queries, p.s.query_row + i, 0) : 0;
+        int64_t from = there ? place(g.q, p.s.query_batch, p.g * g.share + head, p.s.query_row + i, 0) : 0;
 #pragma unroll
         for (int d = threadIdx.x % 32; d < W; d += 32)
             s.q[r * shared_memory<T, W>::QUERY_PITCH + d] =
@@ -211,14 +211,16 @@ MHA_DEVICE void add(float4 &to, float by, float4 x)
 /* Adds up what the blocks of a key head have found, in their order, but for rows that are lost. LANES threads have a row together, FOURS
  * times four columns each, and bring the sums of AT_ONCE blocks before they need one. These may have been written by other
  * multiprocessors: they are read past the first cache. */
-template <int W> MHA_DEVICE unsigned merge(const mha_cuda_decode &c, const part &p)
+template <int W, int LANES> MHA_DEVICE unsigned merge(const mha_cuda_decode &c, const part &p)
 {
-    enum { LANES = W < 128 ? W / 4 : 32, FOURS = W / 4 / LANES, LINES = COMPUTE / LANES, AT_ONCE = W == 128 ? 16 : 8 };
+    enum { FOURS = W / 4 / LANES, LINES = COMPUTE / LANES, AT_ONCE = 16 / FOURS };
+    static_assert(LANES % AT_ONCE == 0, "a lane has the softmax of one block of those that are added up together");
     const general &g = c.g;
     int lane = threadIdx.x % LANES;
-    unsigned members = LANES == 32 ? ~0u : 0xffffu << threadIdx.x % 32 / LANES * LANES, lost_rows = 0;
+    unsigned members = ~0u >> (32 - LANES) << threadIdx.x % 32 / LANES * LANES, lost_rows = 0;
     for (int from = 0; from < p.rows; from += LINES) {
-        int r = from + threadIdx.x / LANES, i = r % p.queries, h = p.g * g.share + r / p.queries;
+        int r = from + threadIdx.x / LANES, head = p.queries == 1 ? r : r / p.queries, i = r - head * p.queries;
+        int h = p.g * g.share + head;
         bool there = r < p.rows && i < p.s.padded, sees = false;
         int64_t first = (p.base + p.lowest) * c.room + min(r, p.rows - 1);
         const float2 *parts = (const float2 *)c.softmax + first;
@@ -232,25 +234,27 @@ template <int W> MHA_DEVICE unsigned merge(const mha_cuda_decode &c, const part 
                 for (int f = 0; f < FOURS; f++)
                     if (k + n < p.parts) x[n][f] = __ldcg(sums + (k + n) * c.room * (W / 4) + LANES * f);
         };
+        auto part_at = [&](int k) { return k < p.parts ? __ldcg(parts + k * c.room) : make_float2(0, 0); };
         bring(0);
+        float2 own = part_at(lane);
         for (int k = lane; k < p.parts; k += LANES) {
-            float2 part = __ldcg(parts + k * c.room);
+            float2 part = k == lane ? own : part_at(k);
             if (part.y != 0) top = fmaxf(top, part.x), sees = true;
         }
         for (int k = LANES / 2; k; k /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, k));
         sees = __ballot_sync(~0u, sees) & members;
         if (g.sinks.data && there) sink = load(g.sinks, place(g.sinks, 0, h, 0, 0));
         top = fmaxf(top, sink);
+        float by = 0;
 #pragma unroll 1
         for (int k = 0; k < p.parts; k += AT_ONCE) {
             if (k) bring(k);
-            float2 part = make_float2(0, 0); /* of one of these blocks */
-            if (lane < AT_ONCE && k + lane < p.parts) part = __ldcg(parts + (k + lane) * c.room);
-            float by = part.y == 0 ? 0 : weight_of(part.x - top);
+            if (k && k % LANES == 0) own = part_at(k + lane);
+            if (k % LANES == 0) by = own.y == 0 ? 0 : weight_of(own.x - top);
 #pragma unroll
             for (int n = 0; n < AT_ONCE; n++) {
-                float its = __shfl_sync(~0u, by, n, LANES);
-                sum = fmaf(its, __shfl_sync(~0u, part.y, n, LANES), sum); /* NaN stays, whatever it is multiplied by */
+                float its = __shfl_sync(~0u, by, k % LANES + n, LANES);
+                sum = fmaf(its, __shfl_sync(~0u, own.y, k % LANES + n, LANES), sum); /* NaN stays, whatever it is multiplied by */
                 if (k + n >= p.parts || its == 0) continue;
 #pragma unroll
                 for (int f = 0; f < FOURS; f++) add(o[f], its, x[n][f]);
@@ -265,13 +269,21 @@ template <int W> MHA_DEVICE unsigned merge(const mha_cuda_decode &c, const part 
             continue;
         }
         if (!there) continue;
-        float by = sees ? 1 / sum : 0;
+        by = sees ? 1 / sum : 0;
 #pragma unroll
         for (int f = 0; f < FOURS; f++)
             put(g, p, h, i, 4 * (lane + LANES * f), {o[f].x * by, o[f].y * by, o[f].z * by, o[f].w * by});
         if (lane == 0) store_softmax(g, p.s, h, i, sees ? softmax{top, sum} : softmax{-INFINITY, 0});
     }
     return lost_rows;
+}
+
+/* So many threads have a row that all rows are added up together, if they can be: each waits for memory. */
+template <int W> MHA_DEVICE unsigned merge(const mha_cuda_decode &c, const part &p)
+{
+    enum { LANES = W < 128 ? 16 : 32, LINES = COMPUTE / LANES };
+    if (p.rows <= LINES) return merge<W, LANES>(c, p);
+    return 2 * LINES >= ROWS || p.rows <= 2 * LINES ? merge<W, LANES / 2>(c, p) : merge<W, LANES / 4>(c, p);
 }
 
 /* Whether this block is the last one of its head to come here, with its sums in memory. */
@@ -303,26 +315,30 @@ template <typename T, int W> MHA_DEVICE void decode(const mha_cuda_decode &c)
     typedef shared_memory<T, W> S;
     S &s = *(S *)memory;
     const general &g = c.g;
+    part p = {};
     let_next_start();
+    /* What can be known before the last kernel has ended: a small call waits for what comes behind that. */
+    if (c.alike) p = part_of_alike<few_rows<W>>(c, blockIdx.x);
     if (threadIdx.x == COMPUTE) {
+        for (int i = 0; i < S::STAGES; i++) {
+            barrier_make(shared_address(&s.full[i]), 1);
+            barrier_make(shared_address(&s.empty[i]), WARPS);
+        }
+        barriers_made();
+        publish_shared();
         fetch_map(&c.k), fetch_map(&c.v);
-        if (c.alike && blockIdx.x < FIRST_BLOCKS) fetch_tiles<W>(c);
+        if (c.alike && blockIdx.x < FIRST_BLOCKS) fetch_tiles<W>(c, p);
     }
     wait_for_last();
-    if (c.count && *c.count == 0) return;
-    const part p = c.slots ? part_of_slot<few_rows<W>>(c, blockIdx.x, s.found) : part_of<few_rows<W>>(c, blockIdx.x);
-    if (!is_here<few_rows<W>>(c, p)) return;
+    if (!c.alike) {
+        if (c.count && *c.count == 0) return;
+        p = find_part<few_rows<W>>(c, s.found);
+        if (!is_here<few_rows<W>>(c, p)) return;
+    }
     if (threadIdx.x == 0) s.lost = 0;
     if (p.first < p.last) {
-        if (threadIdx.x == COMPUTE) { /* the first tiles are on their way before anything else is done */
-            for (int i = 0; i < S::STAGES; i++) {
-                barrier_make(shared_address(&s.full[i]), 1);
-                barrier_make(shared_address(&s.empty[i]), WARPS);
-            }
-            barriers_made();
-            publish_shared();
-            copy_tiles<T, W>(s, c, p, 0, S::STAGES);
-        } else if (threadIdx.x < COMPUTE) bring_rows<T, W>(s, g, p);
+        if (threadIdx.x == COMPUTE) copy_tiles<T, W>(s, c, p, 0, S::STAGES); /* before anything else is done */
+        else if (threadIdx.x < COMPUTE) bring_rows<T, W>(s, g, p);
         __syncthreads();
         if (threadIdx.x == COMPUTE) copy_tiles<T, W>(s, c, p, S::STAGES, INT_MAX);
         if (threadIdx.x >= COMPUTE) return;

@@ -22,36 +22,37 @@ template <int KEYS> MHA_DEVICE uint32_t piece_at(uint32_t tile, int row, int pie
     return tile + piece / 8 * KEYS * ROW_BYTES + row * ROW_BYTES + ((piece % 8) ^ (row % 8)) * 16;
 }
 
-/* A block's part: keys [first, last) of a key head, none if no row sees them; `parts` blocks of the head have keys, from block
- * `lowest` on. */
+/* A block's part: keys [first, last) of a key head, from split `split` on, none if no row sees them; `parts` splits of the head have
+ * keys, from split `lowest` on. */
 struct part {
     sequence s;
     int g, head, split, first, last, lowest, parts; /* `head` of all sequences; -1: there is nothing for the block */
     int queries, rows;                              /* of a query head, and of the key head */
-    int64_t base;                                   /* the number of the head's first block among all */
+    int shift;                                      /* of the keys of a split, a power of two */
+    int64_t base;                                   /* the number of the head's first split among all */
 };
 
-/* Split `split` of key head g of a sequence. */
+/* c.units splits of key head g of a sequence. */
 template <typename SHARE> MHA_DEVICE part part_of(const mha_cuda_decode &c, const sequence &s, int g, int split, int64_t base)
 {
     enum { KEYS = SHARE::TILE };
     /* Padding is written here, too. There is memory for it, or only for the rows that are no padding. */
     int queries = s.padded <= c.room / c.g.share ? s.padded : s.queries;
-    part p = {s, g, s.b * c.g.G + g, split, 0, 0, 0, 0, queries, queries * c.g.share, base};
+    part p = {s, g, s.b * c.g.G + g, split, 0, 0, 0, 0, queries, queries * c.g.share, 0, base};
     if (s.queries <= 0) return p;
     int low = visible_keys(c.g, s, 0).low, high = visible_keys(c.g, s, s.queries - 1).high;
     if (low >= high) return p;
-    int shift = __ffs(SHARE::keys(s.length)) - 1; /* a power of two */
-    p.first = max(split << shift, low / KEYS * KEYS), p.last = min((split + 1) << shift, high);
-    p.lowest = low >> shift, p.parts = ((high - 1) >> shift) - p.lowest + 1;
+    p.shift = __ffs(SHARE::keys(s.length)) - 1;
+    p.first = max(split << p.shift, low / KEYS * KEYS), p.last = min((split + c.units) << p.shift, high);
+    p.lowest = low >> p.shift, p.parts = ((high - 1) >> p.shift) - p.lowest + 1;
     return p;
 }
 
 /* That of a block, where each sequence has as many. */
 template <typename SHARE> MHA_DEVICE part part_of(const mha_cuda_decode &c, int n)
 {
-    int head = c.first_head + n / c.splits;
-    return part_of<SHARE>(c, sequence_of(c.g, head / c.g.G), head % c.g.G, n % c.splits, (int64_t)head * c.splits);
+    int head = c.first_head + n / c.blocks;
+    return part_of<SHARE>(c, sequence_of(c.g, head / c.g.G), head % c.g.G, n % c.blocks * c.units, (int64_t)head * c.splits);
 }
 
 /* And where sequences lie packed: all threads of the block look for the sequence of its slot. */
@@ -73,6 +74,21 @@ template <typename SHARE> MHA_DEVICE part part_of_slot(const mha_cuda_decode &c,
     const sequence s = sequence_of(g, found);
     int first = mha_cuda_first_slot(found, s.key_row, least, 0, true);
     return part_of<SHARE>(c, s, n % g.G, slot - first, (int64_t)(n % g.G) * c.slots + first);
+}
+
+/* That of a block of a call whose sequences are alike: nothing is read to know it. */
+template <typename SHARE> MHA_DEVICE part part_of_alike(const mha_cuda_decode &c, int n)
+{
+    const general &g = c.g;
+    const int head = c.first_head + n / c.blocks, b = head / g.G;
+    const sequence s = {b, g.Tq, g.Tk, g.Tq, g.Tk, b, b, 0, 0, g.align == 1 ? g.Tk - g.Tq : 0};
+    return part_of<SHARE>(c, s, head % g.G, n % c.blocks * c.units, (int64_t)head * c.splits);
+}
+
+/* That of a block of another call. */
+template <typename SHARE> static __device__ __noinline__ part find_part(const mha_cuda_decode &c, int &found)
+{
+    return c.slots ? part_of_slot<SHARE>(c, blockIdx.x, found) : part_of<SHARE>(c, blockIdx.x);
 }
 
 /* Whether a part is this launch's: one of its heads, of a sequence that is decoded. */
@@ -147,13 +163,18 @@ template <int W> __device__ __noinline__ void finish_exactly(const general &c, i
     if (lane == 0) store_softmax(c, s, h, i, {top, sum});
 }
 
-/* `count` columns of a row of `out` from `column` on; none from E on, which is a multiple of 8. */
+/* COUNT columns of a row of `out`, which is of a type of 16 bits, from `column` on; none from E on, a multiple of 8. */
 template <int COUNT> MHA_DEVICE void put(const general &g, const part &p, int h, int i, int column, const float (&x)[COUNT])
 {
     if (column >= g.E) return;
     int64_t at = place(g.out, p.s.query_batch, h, p.s.query_row + i, column);
+    if (g.out.type == BFLOAT16) {
 #pragma unroll
-    for (int n = 0; n < COUNT; n++) store(g.out, at + n * g.out.stride[3], x[n]);
+        for (int n = 0; n < COUNT; n++) ((__nv_bfloat16 *)g.out.data)[at + n * g.out.stride[3]] = __float2bfloat16_rn(x[n]);
+    } else {
+#pragma unroll
+        for (int n = 0; n < COUNT; n++) ((__half *)g.out.data)[at + n * g.out.stride[3]] = __float2half_rn(x[n]);
+    }
 }
 
 /* Rows of padding that there is no memory for, by COUNT threads. */

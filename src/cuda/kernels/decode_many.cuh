@@ -1,10 +1,11 @@
 /* Attention of up to 128 rows of a key head against its keys, for bfloat16 and float16: generating tokens where many query heads share a
  * key head, and checking drafted ones.
  *
- * Blocks share the keys of a head: each has 256 of them, or more of a long sequence (mha_cuda_many_keys), and all rows, so that every key is
- * read once. One warp copies tiles of 64 keys; one or two warpgroups compute 64 rows each, a product of tensor cores having no fewer.
- * Blocks write their sums to memory, and a second kernel adds up those of each row in their order, a warp for a row: the sums of 128 rows
- * are too many for the block that is done last. So bits depend on the number of keys and the widths alone.
+ * The keys of a head are split into 256 each, or more of a long sequence (mha_cuda_many_keys). A block has one or several splits, and all
+ * rows, so that every key is read once. One warp copies tiles of 64 keys; one or two warpgroups compute 64 rows each, a product of
+ * tensor cores having no fewer. The sums of every split go to memory, and a second kernel adds up those of each row in their order, a
+ * warp for a row: the sums of 128 rows are too many for the block that is done last. So bits depend on the number of keys and the widths
+ * alone, and how many splits a block has is chosen by how many there are in all.
  *
  * Kernels have D columns of keys and E of values; narrower rows are filled with zeros. */
 #ifndef MHA_CUDA_DECODE_MANY_CUH
@@ -15,8 +16,10 @@
 namespace
 {
 
+constexpr float LOG2_E = 1.44269504f;
+constexpr double LN_2 = 0.69314718055994531;
 enum { KEYS = MHA_CUDA_MANY_TILE, GROUP = 128, MERGE_WARPS = MHA_CUDA_MERGE_ROWS };
-enum { FETCHED = 2, FIRST_BLOCKS = 264 }; /* tiles, of blocks that the GPU may have at first */
+enum { FETCHED = 4, FIRST_BLOCKS = 264 }; /* tiles, of blocks that the GPU may have at first */
 
 /* How blocks share keys. */
 struct many_rows {
@@ -60,9 +63,8 @@ MHA_DEVICE void copy_tiles(shared_memory<T, D, E, ROWS> &s, const mha_cuda_decod
 
 /* Brings the first tiles of a block into the second cache, which may be done while the kernel before this one is at work: what it writes
  * to them is seen there. */
-template <int D, int E> MHA_DEVICE void fetch_tiles(const mha_cuda_decode &c)
+template <int D, int E> MHA_DEVICE void fetch_tiles(const mha_cuda_decode &c, const part &p)
 {
-    const part p = part_of<many_rows>(c, blockIdx.x);
 #pragma unroll 1
     for (int j = p.first; j < min(p.last, p.first + FETCHED * KEYS); j += KEYS) {
         for (int panel = 0; panel < D / PANEL; panel++) fetch_box(&c.k, panel * PANEL, j, p.g, p.s.key_batch);
@@ -70,152 +72,184 @@ template <int D, int E> MHA_DEVICE void fetch_tiles(const mha_cuda_decode &c)
     }
 }
 
-/* Eight numbers of a row of q from a column on. */
-template <typename T> MHA_DEVICE uint4 load_piece(const general &g, int64_t at)
+/* Eight numbers of a row of q that do not lie side by side, or zeros. */
+static __device__ __noinline__ uint4 collect_piece(const uint16_t *from, int64_t stride, bool there)
 {
-    const T *from = (const T *)g.q.data + at;
-    if (g.q.stride[3] == 1 && (uintptr_t)from % 16 == 0) return *(const uint4 *)from;
-    alignas(16) T x[8];
-#pragma unroll
-    for (int n = 0; n < 8; n++) x[n] = from[n * g.q.stride[3]];
-    return *(const uint4 *)x;
+    uint32_t x[4] = {};
+    for (int n = 0; there && n < 4; n++) x[n] = from[2 * n * stride] | (uint32_t)from[(2 * n + 1) * stride] << 16;
+    return make_uint4(x[0], x[1], x[2], x[3]);
 }
 
-/* The rows of a key head; zeros up to ROWS, and up to D columns. */
+/* The rows of a key head, with zeros up to D columns. A warp has a row at a time, all of which are under way together; those that no warp
+ * weighs stay as they are. */
 template <typename T, int D, int ROWS> MHA_DEVICE void bring_rows(uint32_t to, const general &g, const part &p)
 {
-    enum { PIECES = D / 8, THREADS_OF_ROWS = ROWS / 64 * GROUP };
-#pragma unroll 4
-    for (int n = threadIdx.x; n < ROWS * PIECES; n += THREADS_OF_ROWS) {
-        int r = n / PIECES, piece = n % PIECES, i = r % p.queries;
-        bool there = r < p.rows && i < p.s.queries && 8 * piece < g.D;
-        uint4 x = make_uint4(0, 0, 0, 0);
-        if (there) x = load_piece<T>(g, place(g.q, p.s.query_batch, p.g * g.share + r / p.queries, p.s.query_row + i, 8 * piece));
-        put_piece(piece_at<ROWS>(to, r, piece), x);
+    enum { WARPS = ROWS / 16, ALIGNED = 8 };
+    const int piece = threadIdx.x % 32;
+    const int64_t *stride = g.q.stride;
+    const bool whole = stride[3] == 1 && ((uintptr_t)g.q.data % 16 | (uint64_t)(stride[0] | stride[1] | stride[2]) % ALIGNED) == 0;
+    const uint16_t *first = (const uint16_t *)g.q.data + place(g.q, p.s.query_batch, p.g * g.share, p.s.query_row, 8 * piece);
+    to = piece_at<ROWS>(to, threadIdx.x / 32, piece);
+    for (int r = threadIdx.x / 32; r < (p.rows + 15) / 16 * 16; r += WARPS, to = (to + WARPS * ROW_BYTES) ^ (WARPS % 8 * 16)) {
+        const int head = p.queries == 1 ? r : r / p.queries, i = r - head * p.queries;
+        const bool there = r < p.rows && i < p.s.queries && 8 * piece < g.D;
+        const uint16_t *from = there ? first + head * stride[1] + i * stride[2] : (const uint16_t *)g.q.data;
+        if (piece >= D / 8) continue;
+        if (whole) copy_piece(to, from, there);
+        else put_piece(to, collect_piece(from, stride[3], there));
     }
+    pieces_come();
     publish_shared();
 }
 
 /* ---- Sums of a block -------------------------------------------------------------------------------------------- */
 
-/* The products of a thread's two rows and 64 keys from `key` on become scores, and then weights relative to the largest score so far;
- * `by` is what sums so far are to be multiplied by. */
+/* The products of a thread's two rows and the keys of a tile from `key` on become scores, in units of log 2. */
 template <bool PLAIN>
-MHA_DEVICE void weigh(float (&x)[KEYS / 2], const general &g, const part &p, const row (&rows)[2], int key, float (&reference)[2],
-                      float (&sum)[2], float (&by)[2])
+MHA_DEVICE void score_tile(float (&x)[KEYS / 2], const general &g, const part &p, const row (&rows)[2], int key)
 {
     const int first = key + threadIdx.x % 4 * 2;
+    const float scale = g.scale * LOG2_E;
+    bool inside = true;
+#pragma unroll
+    for (int i = 0; i < KEYS / 2; i++) {
+        if (PLAIN) x[i] = held(x[i] * scale);
+        else x[i] = score_at<false>(g, p, rows[i / 2 % 2], first + i / 4 * 8 + i % 2, x[i]) * LOG2_E;
+    }
+#pragma unroll
+    for (int h = 0; h < 2; h++) inside = inside && key >= rows[h].visible.low && key + KEYS <= rows[h].visible.high;
+    if (PLAIN && !inside) {
+#pragma unroll
+        for (int i = 0; i < KEYS / 2; i++) {
+            const range &seen = rows[i / 2 % 2].visible;
+            if ((unsigned)(first + i / 4 * 8 + i % 2 - seen.low) >= (unsigned)(seen.high - seen.low)) x[i] = -INFINITY;
+        }
+    }
+}
+
+/* Scores become weights relative to the largest so far; `by` is what sums so far are to be multiplied by. */
+MHA_DEVICE void weigh(float (&x)[KEYS / 2], float (&reference)[2], float (&sum)[2], float (&by)[2])
+{
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const bool inside = PLAIN && key >= rows[h].visible.low && key + KEYS <= rows[h].visible.high;
-        float top = -INFINITY, less;
-        by[h] = 1;
+        float top = reference[h], less;
 #pragma unroll
-        for (int i = 0; i < KEYS / 4; i++) {
-            float &y = x[i / 2 * 4 + 2 * h + i % 2];
-            if (inside) y = held(y * g.scale);
-            else y = score_at<PLAIN>(g, p, rows[h], first + i / 2 * 8 + i % 2, y);
-            top = fmaxf(top, y);
-        }
+        for (int i = 0; i < KEYS / 4; i++) top = fmaxf(top, x[i / 2 * 4 + 2 * h + i % 2]);
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-        if (top > reference[h]) {
-            by[h] = weight_of(reference[h] - top);
-            reference[h] = top;
-            sum[h] *= by[h];
-        }
-        less = reference[h] == -INFINITY ? 0 : reference[h];
+        less = top == -INFINITY ? 0 : top;
+        by[h] = exp2_fast(reference[h] - less);
+        sum[h] *= by[h];
+        reference[h] = top;
 #pragma unroll
         for (int i = 0; i < KEYS / 4; i++) {
             float &y = x[i / 2 * 4 + 2 * h + i % 2];
-            y = weight_of(y - less);
+            y = exp2_fast(y - less);
             sum[h] += y;
         }
     }
 }
 
-template <typename T, int D, int E, int ROWS, bool PLAIN>
-MHA_DEVICE void compute_tiles(shared_memory<T, D, E, ROWS> &s, const mha_cuda_decode &c, const part &p)
+/* Sums of a split, to memory. */
+template <int E>
+MHA_DEVICE void store_sums(const mha_cuda_decode &c, const part &p, int split, int row, const float (&o)[E / 2], const float (&reference)[2],
+                           const float (&sum)[2])
 {
-    typedef shared_memory<T, D, E, ROWS> S;
-    const general &g = c.g;
-    const int thread = threadIdx.x % GROUP, who = (int)uniform(threadIdx.x / GROUP), lane = thread % 32;
-    const int first_row = who * 64 + (int)uniform(thread / 32) * 16, own_row = first_row + lane / 4;
-    const row rows[2] = {row_of(g, p, own_row), row_of(g, p, own_row + 8)};
-    const uint64_t q = factor(shared_address(s.q) + who * 64 * ROW_BYTES, 0);
-    float o[E / 2], x[KEYS / 2], reference[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0}, by[2] = {1, 1};
-    uint32_t w[KEYS / 4];
-#pragma unroll
-    for (int n = 0; n < E / 2; n++) o[n] = 0;
-#pragma unroll
-    for (int n = 0; n < KEYS / 4; n++) w[n] = 0;
-
-    for (int n = 0, j = p.first; j < p.last; n++, j += KEYS) {
-        const int stage = n % S::STAGES, before = (n + S::STAGES - 1) % S::STAGES;
-        const uint64_t k = factor(shared_address(s.k[stage]), 0), v = factor(shared_address(s.v[stage]), KEYS * ROW_BYTES);
-        barrier_wait(shared_address(&s.k_full[stage]), n / S::STAGES % 2);
-        products_begin();
-#pragma unroll
-        for (int i = 0; i < D / 16; i++)
-            product_shared<T>(x, q + i / 4 * (ROWS * ROW_BYTES >> 4) + i % 4 * 2, k + i / 4 * (KEYS * ROW_BYTES >> 4) + i % 4 * 2, i > 0);
-        products_commit();
-        products_wait<0>(); /* and for the results of the tile before, which are free */
-        touch(x);
-        touch(o);
-        if (n && thread == 0) barrier_arrive(shared_address(&s.empty[before]));
-        if (first_row < p.rows) { /* others have weights of 0 */
-            weigh<PLAIN>(x, g, p, rows, j, reference, sum, by);
-#pragma unroll
-            for (int i = 0; i < KEYS / 4; i++) w[i] = pack<T>(x[2 * i], x[2 * i + 1]);
-            if (__any_sync(~0u, by[0] != 1 || by[1] != 1)) {
-#pragma unroll
-                for (int i = 0; i < E / 2; i++) o[i] *= by[i / 2 % 2];
-            }
-        }
-        barrier_wait(shared_address(&s.v_full[stage]), n / S::STAGES % 2);
-        if (j + KEYS > p.s.length) { /* values behind the last key may be anything */
-            const int from = p.s.length - j;
-            for (int i = threadIdx.x; i < (KEYS - from) * E / 8; i += S::COMPUTE)
-                clear_piece(piece_at<KEYS>(shared_address(s.v[stage]), from + i % (KEYS - from), i / (KEYS - from)));
-            publish_shared();
-            group_sync(1, S::COMPUTE);
-        }
-        products_begin();
-#pragma unroll
-        for (int i = 0; i < KEYS / 16; i++) product_registers<T>(o, w + 4 * i, v + i * (16 * ROW_BYTES >> 4), 1);
-        products_commit();
-    }
-    products_wait<0>();
-    touch(o);
-
-    int64_t first = (p.base + p.split) * c.room;
+    const int64_t first = (p.base + split) * c.room;
+    const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const int r = own_row + 8 * h;
-        sum[h] += __shfl_xor_sync(~0u, sum[h], 1);
-        sum[h] += __shfl_xor_sync(~0u, sum[h], 2);
+        const int r = row + 8 * h;
+        float all = sum[h] + __shfl_xor_sync(~0u, sum[h], 1);
+        all += __shfl_xor_sync(~0u, all, 2);
         if (r >= p.rows) continue;
-        if (lane % 4 == 0) *(float2 *)(c.softmax + 2 * (first + r)) = make_float2(reference[h], sum[h]);
+        if (lane % 4 == 0) *(float2 *)(c.softmax + 2 * (first + r)) = make_float2(reference[h], all);
 #pragma unroll
         for (int i = 0; i < E / 8; i++)
             *(float2 *)(c.sums + (first + r) * E + 8 * i + lane % 4 * 2) = make_float2(o[4 * i + 2 * h], o[4 * i + 2 * h + 1]);
     }
 }
 
+template <typename T, int D, int E, int ROWS, bool PLAIN>
+MHA_DEVICE void compute_tiles(shared_memory<T, D, E, ROWS> &s, const mha_cuda_decode &c, const part &p, const row (&rows)[2])
+{
+    typedef shared_memory<T, D, E, ROWS> S;
+    const general &g = c.g;
+    const int thread = threadIdx.x % GROUP, who = (int)uniform(threadIdx.x / GROUP), lane = thread % 32;
+    const int first_row = (int)uniform(threadIdx.x / 32) * 16, own_row = first_row + lane / 4;
+    const uint64_t q = factor(shared_address(s.q) + who * 64 * ROW_BYTES, 0);
+    float o[E / 2], x[KEYS / 2], reference[2], sum[2], by[2] = {1, 1};
+    uint32_t w[KEYS / 4];
+#pragma unroll
+    for (int n = 0; n < KEYS / 4; n++) w[n] = 0;
+
+    for (int n = 0, j = p.first; j < p.last;) {
+        const int split = j >> p.shift, end = min((split + 1) << p.shift, p.last);
+        reference[0] = reference[1] = -INFINITY, sum[0] = sum[1] = 0;
+#pragma unroll
+        for (int i = 0; i < E / 2; i++) o[i] = 0;
+        for (; j < end; n++, j += KEYS) {
+            const int stage = n % S::STAGES, before = (n + S::STAGES - 1) % S::STAGES;
+            const uint64_t k = factor(shared_address(s.k[stage]), 0), v = factor(shared_address(s.v[stage]), KEYS * ROW_BYTES);
+            barrier_wait(shared_address(&s.k_full[stage]), n / S::STAGES % 2);
+            products_begin();
+#pragma unroll
+            for (int i = 0; i < D / 16; i++)
+                product_shared<T>(x, q + i / 4 * (ROWS * ROW_BYTES >> 4) + i % 4 * 2, k + i / 4 * (KEYS * ROW_BYTES >> 4) + i % 4 * 2, i > 0);
+            products_commit();
+            products_wait<0>(); /* and for the results of the tile before, which is free then */
+            touch(x);
+            touch(o);
+            if (n && thread == 0) barrier_arrive(shared_address(&s.empty[before]));
+            if (first_row < p.rows) { /* others have weights of 0 */
+                score_tile<PLAIN>(x, g, p, rows, j);
+                weigh(x, reference, sum, by);
+#pragma unroll
+                for (int i = 0; i < KEYS / 4; i++) w[i] = pack<T>(x[2 * i], x[2 * i + 1]);
+                if (__any_sync(~0u, by[0] != 1 || by[1] != 1)) {
+#pragma unroll
+                    for (int i = 0; i < E / 2; i++) o[i] *= by[i / 2 % 2];
+                }
+            }
+            barrier_wait(shared_address(&s.v_full[stage]), n / S::STAGES % 2);
+            if (j + KEYS > p.s.length) { /* values behind the last key may be anything */
+                const int from = p.s.length - j;
+                for (int i = threadIdx.x; i < (KEYS - from) * E / 8; i += S::COMPUTE)
+                    clear_piece(piece_at<KEYS>(shared_address(s.v[stage]), from + i % (KEYS - from), i / (KEYS - from)));
+                publish_shared();
+                group_sync(1, S::COMPUTE);
+            }
+            products_begin();
+#pragma unroll
+            for (int i = 0; i < KEYS / 16; i++) product_registers<T>(o, w + 4 * i, v + i * (16 * ROW_BYTES >> 4), 1);
+            products_commit();
+        }
+        products_wait<0>();
+        touch(o);
+        store_sums<E>(c, p, split, own_row, o, reference, sum);
+    }
+}
+
+/* A row of a part as a thread weighs it; one that there is not sees all keys, and its results go nowhere. */
+MHA_DEVICE row weighed_row(const general &g, const part &p, int n)
+{
+    return n < p.rows ? row_of(g, p, n) : row{0, 0, {0, INT_MAX}};
+}
+
 template <typename T, int D, int E, int ROWS> MHA_DEVICE void decode(const mha_cuda_decode &c)
 {
     typedef shared_memory<T, D, E, ROWS> S;
     S &s = *(S *)dynamic_memory<1024>();
+    part p = {};
+    row rows[2] = {};
+    const int own_row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
     let_next_start();
-    if (threadIdx.x == S::COMPUTE) {
-        fetch_map(&c.k), fetch_map(&c.v);
-        if (c.alike && blockIdx.x < FIRST_BLOCKS) fetch_tiles<D, E>(c);
+    /* What can be known before the last kernel has ended, and as few instructions as can be behind that: a small call waits for them. */
+    if (c.alike) {
+        p = part_of_alike<many_rows>(c, blockIdx.x);
+        rows[0] = weighed_row(c.g, p, own_row), rows[1] = weighed_row(c.g, p, own_row + 8);
     }
-    wait_for_last();
-    if (c.count && *c.count == 0) return;
-    const part p = c.slots ? part_of_slot<many_rows>(c, blockIdx.x, s.found) : part_of<many_rows>(c, blockIdx.x);
-    if (!is_here<many_rows>(c, p) || p.first >= p.last) return;
-    if (threadIdx.x == S::COMPUTE) { /* the first tiles are on their way before anything else is done */
+    if (threadIdx.x == S::COMPUTE) {
         for (int i = 0; i < S::STAGES; i++) {
             barrier_make(shared_address(&s.k_full[i]), 1);
             barrier_make(shared_address(&s.v_full[i]), 1);
@@ -223,16 +257,27 @@ template <typename T, int D, int E, int ROWS> MHA_DEVICE void decode(const mha_c
         }
         barriers_made();
         publish_shared();
-        copy_tiles(s, c, p, 0, S::STAGES);
-    } else if (threadIdx.x < S::COMPUTE) bring_rows<T, D, ROWS>(shared_address(s.q), c.g, p);
+        fetch_map(&c.k), fetch_map(&c.v);
+        if (c.alike && blockIdx.x < FIRST_BLOCKS) fetch_tiles<D, E>(c, p);
+    }
+    wait_for_last();
+    if (!c.alike) {
+        if (c.count && *c.count == 0) return;
+        p = find_part<many_rows>(c, s.found);
+        if (!is_here<many_rows>(c, p)) return;
+        rows[0] = weighed_row(c.g, p, own_row), rows[1] = weighed_row(c.g, p, own_row + 8);
+    }
+    if (p.first >= p.last) return;
+    if (threadIdx.x == S::COMPUTE) copy_tiles(s, c, p, 0, S::STAGES); /* before anything else is done */
+    else if (threadIdx.x < S::COMPUTE) bring_rows<T, D, ROWS>(shared_address(s.q), c.g, p);
     __syncthreads();
     if (threadIdx.x >= S::COMPUTE) {
         if (ROWS > 64) registers_give<24>();
         if (threadIdx.x == S::COMPUTE) copy_tiles(s, c, p, S::STAGES, INT_MAX);
     } else {
         if (ROWS > 64) registers_take<240>();
-        if (is_plain(c.g)) compute_tiles<T, D, E, ROWS, true>(s, c, p);
-        else compute_tiles<T, D, E, ROWS, false>(s, c, p);
+        if (is_plain(c.g)) compute_tiles<T, D, E, ROWS, true>(s, c, p, rows);
+        else compute_tiles<T, D, E, ROWS, false>(s, c, p, rows);
     }
 }
 
@@ -248,78 +293,99 @@ MHA_DEVICE part part_of_head(const mha_cuda_decode &c, int n)
     return part_of<many_rows>(c, s, g, 0, base);
 }
 
-/* Adds up what blocks have found for row r of a key head, in their order. A lane has pairs of columns, 64 apart, and brings those of
- * AT_ONCE blocks before it needs one. */
+/* What other multiprocessors have written, past the first cache: 8 or 16 bytes. */
+template <typename T> MHA_DEVICE T load_past(const float *from)
+{
+    T x;
+    if (sizeof(T) == 16) *(float4 *)&x = __ldcg((const float4 *)from);
+    else *(float2 *)&x = __ldcg((const float2 *)from);
+    return x;
+}
+
+/* Adds up what blocks have found for row r of a key head, in their order. A lane has EACH columns side by side, and brings those of AT_ONCE
+ * blocks before it needs one. */
 template <int E> MHA_DEVICE void merge_row(const mha_cuda_decode &c, const part &p, int r)
 {
-    enum { PAIRS = E / 64, AT_ONCE = E > 128 ? 8 : 16, LINE = 128 };
+    enum { EACH = E % 128 ? 2 : 4, COUNT = E / 32 / EACH, AT_ONCE = E > 128 ? 8 : 16, LINE = 128 };
+    struct alignas(4 * EACH) piece {
+        float x[EACH];
+    };
     const general &g = c.g;
-    const int lane = threadIdx.x % 32, i = r % p.queries, h = p.g * g.share + r / p.queries;
+    const int lane = threadIdx.x % 32, head = p.queries == 1 ? r : r / p.queries, i = r - head * p.queries, h = p.g * g.share + head;
     const int64_t first = (p.base + p.lowest) * c.room + r;
-    const float2 *parts = (const float2 *)c.softmax + first, *sums = (const float2 *)c.sums + first * (E / 2) + lane;
-    float top = -INFINITY, sum = 0, sink = -INFINITY;
-    float2 o[PAIRS] = {}, x[AT_ONCE][PAIRS];
-    bool sees = false;
+    const float2 *parts = (const float2 *)c.softmax + first;
+    const float *sums = c.sums + first * E + EACH * lane;
+    float top = -INFINITY, sum = 0, sink = -INFINITY, o[COUNT][EACH] = {};
+    piece x[AT_ONCE][COUNT];
+    bool sees = false, lost;
     if (i >= p.s.padded) return;
     auto bring = [&](int k) {
 #pragma unroll
         for (int n = 0; n < AT_ONCE; n++)
 #pragma unroll
-            for (int f = 0; f < PAIRS; f++)
-                if (k + n < p.parts) x[n][f] = __ldcg(sums + (k + n) * c.room * (E / 2) + 32 * f);
+            for (int f = 0; f < COUNT; f++)
+                if (k + n < p.parts) x[n][f] = load_past<piece>(sums + (int64_t)(k + n) * c.room * E + 32 * EACH * f);
     };
+    auto part_at = [&](int k) { return k < p.parts ? __ldcg(parts + (int64_t)k * c.room) : make_float2(0, 0); };
     bring(0);
+    float2 own = part_at(lane);
     for (int k = lane; k < p.parts; k += 32) {
-        float2 part = __ldcg(parts + k * c.room);
+        float2 part = k == lane ? own : part_at(k);
         if (part.y != 0) top = fmaxf(top, part.x), sees = true;
     }
     for (int k = 16; k; k /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, k));
     sees = __any_sync(~0u, sees);
-    if (g.sinks.data) sink = load(g.sinks, place(g.sinks, 0, h, 0, 0));
+    if (g.sinks.data) sink = load(g.sinks, place(g.sinks, 0, h, 0, 0)) * LOG2_E;
     top = fmaxf(top, sink);
+    float by = 0;
 #pragma unroll 1
     for (int k = 0; k < p.parts; k += AT_ONCE) {
         if (k) bring(k);
-        float2 part = make_float2(0, 0); /* of one of these blocks */
-        if (lane < AT_ONCE && k + lane < p.parts) part = __ldcg(parts + (k + lane) * c.room);
-        float by = part.y == 0 ? 0 : weight_of(part.x - top);
+        if (k && k % 32 == 0) own = part_at(k + lane);
+        if (k % 32 == 0) by = own.y == 0 ? 0 : exp2_fast(own.x - top);
 #pragma unroll
         for (int n = 0; n < AT_ONCE; n++) {
-            float its = __shfl_sync(~0u, by, n);
-            sum = fmaf(its, __shfl_sync(~0u, part.y, n), sum); /* NaN stays, whatever it is multiplied by */
-            if (k + n >= p.parts || its == 0) continue;
+            float its = __shfl_sync(~0u, by, k % 32 + n);
+            sum = fmaf(its, __shfl_sync(~0u, own.y, k % 32 + n), sum); /* NaN stays, whatever it is multiplied by */
 #pragma unroll
-            for (int f = 0; f < PAIRS; f++) o[f].x = fmaf(its, x[n][f].x, o[f].x), o[f].y = fmaf(its, x[n][f].y, o[f].y);
+            for (int f = 0; f < COUNT * EACH; f++)
+                if (its != 0) o[f / EACH][f % EACH] = fmaf(its, x[n][f / EACH].x[f % EACH], o[f / EACH][f % EACH]);
         }
     }
-    if (sink > -INFINITY) sum += weight_of(sink - top);
-    bool lost = !(sum > 0 && sum < INFINITY);
+    if (sink > -INFINITY) sum += exp2_fast(sink - top);
+    lost = !(sum > 0 && sum < INFINITY);
 #pragma unroll
-    for (int f = 0; f < PAIRS; f++) lost = lost || !isfinite(o[f].x + o[f].y);
+    for (int f = 0; f < COUNT * EACH; f++) lost = lost || !isfinite(o[f / EACH][f % EACH]);
     lost = __any_sync(~0u, sees && lost);
     /* These sums need not go from the cache to memory. */
     for (int k = lane; k < p.parts * (4 * E / LINE); k += 32)
-        forget_line((uintptr_t)c.sums + ((first + k / (4 * E / LINE) * (int64_t)c.room) * E * 4 + k % (4 * E / LINE) * LINE));
+        forget_line((uintptr_t)c.sums + (first + k / (4 * E / LINE) * (int64_t)c.room) * E * 4 + k % (4 * E / LINE) * LINE);
     if (lost) {
         finish_exactly<E>(g, p.s.b, h, i);
         return;
     }
-    const float by = sees ? 1 / sum : 0;
+    by = sees ? 1 / sum : 0;
 #pragma unroll
-    for (int f = 0; f < PAIRS; f++) put(g, p, h, i, 2 * lane + 64 * f, {o[f].x * by, o[f].y * by});
-    if (lane == 0) store_softmax(g, p.s, h, i, sees ? softmax{top, sum} : softmax{-INFINITY, 0});
+    for (int f = 0; f < COUNT * EACH; f++) o[f / EACH][f % EACH] *= by;
+#pragma unroll
+    for (int f = 0; f < COUNT; f++) put(g, p, h, i, EACH * lane + 32 * EACH * f, o[f]);
+    if (lane == 0) store_softmax(g, p.s, h, i, sees ? softmax{top * LN_2, sum} : softmax{-INFINITY, 0});
 }
 
 template <int E> MHA_DEVICE void merge(const mha_cuda_decode &c)
 {
-    let_next_start();
-    wait_for_last();
-    if (c.count && *c.count == 0) return;
-    const int chunks = (c.room + MERGE_WARPS - 1) / MERGE_WARPS, chunk = blockIdx.x % chunks;
-    const part p = part_of_head(c, blockIdx.x / chunks);
+    const int chunks = (c.room + MERGE_WARPS - 1) / MERGE_WARPS, chunk = blockIdx.x % chunks, head = blockIdx.x / chunks;
     const int r = chunk * MERGE_WARPS + threadIdx.x / 32;
-    if (!is_here<many_rows>(c, p)) return;
-    if (chunk == 0) clear_padding<MERGE_WARPS * 32>(c, p);
+    part p = {};
+    let_next_start();
+    if (c.alike) p = part_of_alike<many_rows>(c, head * c.blocks);
+    wait_for_last();
+    if (!c.alike) {
+        if (c.count && *c.count == 0) return;
+        p = part_of_head(c, head);
+        if (!is_here<many_rows>(c, p)) return;
+        if (chunk == 0) clear_padding<MERGE_WARPS * 32>(c, p);
+    }
     if (r < p.rows) merge_row<E>(c, p, r);
 }
 
