@@ -433,8 +433,7 @@ TEST(a_stopped_run_leaves_no_file)
         expect(WIFEXITED(status) && WEXITSTATUS(status) == codes[n], "SIG%s: status %d", signals[n],
                WEXITSTATUS(status));
         slurp("err", text, sizeof text);
-        expect(n == 2 || strcmp(text, n ? "mha: terminated\n" : "mha: interrupted\n") == 0, "SIG%s: %s", signals[n],
-               text);
+        expect(n == 2 || strstr(text, n ? "mha: terminated\n" : "mha: interrupted\n"), "SIG%s: %s", signals[n], text);
         slurp("old", text, sizeof text);
         expect(strcmp(text, "before\n") == 0 && !is_there("new") && !leftovers(), "SIG%s: something was written",
                signals[n]);
