@@ -166,15 +166,18 @@ typedef struct mha_model_inputs {
  *
  * Norms are where the model has them: if they follow a sum, `middle` and `y` are the norm of it; if they follow attention or
  * MLP, `attended` and `mlp` are the norm of what these give. An MLP parallel to attention reads x, or its norm. Where a
- * model adds to the norm and not to its input, as BLOOM may, `middle` is read + attended and `y` is mlp_read + mlp. */
+ * model adds to the norm and not to its input, as BLOOM may, `middle` is read + attended and `y` is mlp_read + mlp.
+ *
+ * S is the number of keys: T, or of a cross-attention the rows of the encoder. The inside of a cross-attention begins with the
+ * rows that the attention before it has left; `middle` is what cross-attention leaves. */
 typedef struct mha_model_inside {
-    int64_t attention;   /* which block: that of this attention, counted as `maps` are; not a cross-attention */
+    int64_t attention;   /* which block: that of this attention, counted as `maps` are */
     mha_tensor x;        /* (B,T,M): the rows that come in */
     mha_tensor read;     /* (B,T,M): what attention reads: their norm, or they themselves */
     mha_tensor q;        /* (B,H,T,D): as in mha_attention_extras */
-    mha_tensor k;        /* (B,G,T,D) */
-    mha_tensor v;        /* (B,G,T,E) */
-    mha_tensor scores;   /* (B,H,T,T): at MHA_STAGE_MASKED, as the softmax reads them */
+    mha_tensor k;        /* (B,G,S,D) */
+    mha_tensor v;        /* (B,G,S,E) */
+    mha_tensor scores;   /* (B,H,T,S): at MHA_STAGE_MASKED, as the softmax reads them */
     mha_tensor heads;    /* (B,H,T,E): also of heads that are switched off, which Wo leaves out */
     mha_tensor attended; /* (B,T,M): what attention adds to the rows, any factors of the model included */
     mha_tensor middle;   /* (B,T,M): the rows behind attention, and behind cross-attention if there is one */

@@ -32,7 +32,7 @@ function themeButton(store) {
 
 /* The panels, in the order of the page: create(store, model, data), and the condition for those that need more data. */
 const vitPanels = [
-  {create: (store, model, data) => createStepsPanel(imageSource(store, model, data))},
+  {create: (store, model, data, walk) => createStepsPanel({...walk, store})},
   {create: createDrawPanel},
   {create: createLookPanel},
   {create: createGridPanel},
@@ -44,7 +44,7 @@ const vitPanels = [
 /* The first state of the page: block 1, whose tokens are still patches, and a patch with ink as the query. */
 function firstVitState(data, model) {
   return {image: 0, drawing: 0, penDown: false, gates: openGates(model), block: 0, head: 0, token: inkToken(model, data.images[0].bytes), key: null, step: 0,
-    scale: 'linear', range: 'fixed', sort: 'place', contribution: 'predicted', survey: data.survey, theme: document.documentElement.dataset.theme};
+    scale: 'linear', range: 'fixed', sort: 'place', contribution: 'predicted', survey: surveyOfFile(model, data.survey), theme: document.documentElement.dataset.theme};
 }
 
 function startVit(data) {
@@ -68,9 +68,10 @@ function startVit(data) {
     if (event.key.toLowerCase() === 'c' && model.first && !busy) chooseToken(store, model, 0);
   });
 
-  const panels = vitPanels.filter(({needs}) => !needs || needs(data)).map(({create}) => createResting(create, store, model, data));
-  const view = {data, store, stores: [store], model, panels};
-  const lead = 'The whole model runs in this page. Step through its attention, draw a digit, see what every head looks at, and switch heads off.';
+  const walk = imageSource(store, model, data);
+  const panels = vitPanels.filter(({needs}) => !needs || needs(data)).map(({create}) => createResting((...all) => create(...all, walk), store, model, data));
+  const view = {data, store, stores: [store], model, panels, walk};
+  const lead = 'The whole model runs in your browser. Step through its attention, draw a digit, see what each head attends to, and switch heads off.';
   pageHead(data, modelFacts(data, model), panels, lead, [...shareButtons(view), themeButton(store)]);
   document.getElementById('main').append(createImageBar(store, model, data));
   placePanels(panels);
@@ -85,7 +86,7 @@ function startAttention(data) {
     theme: document.documentElement.dataset.theme});
   const panels = [createAttentionPanel(store, data)];
   const view = {data, store, stores: [store], model: null, panels};
-  const lead = 'Every head as a map of weights: which tokens (keys) each token (query) attends to.';
+  const lead = 'Each head as a map of its weights: how much each token (query) attends to each token (key).';
   pageHead(data, ['Attention weights', ...countsOf(data), sizesInWords(data)], panels, lead, [...shareButtons(view), themeButton(store)]);
   placePanels(panels);
   return view;
@@ -96,7 +97,7 @@ function startAttention(data) {
 /* The head and query that a panel starts with: an induction head if there is one, else one with a name; and the last token
  * whose strongest key is neither the first token nor itself, a word rather than a sign of the model such as <s> or [SEP]. */
 function firstChoice(set, attention) {
-  const named = (word) => set.words.findIndex((words) => words.startsWith(word) && !words.endsWith('weakly'));
+  const named = (word) => (set.words || []).findIndex((words) => words.startsWith(word) && !words.endsWith('weakly'));
   const found = ['induction', 'the previous token', 'the same token', 'aligned', 'single'].map(named).find((n) => n >= 0);
   const n = found === undefined ? 0 : found;
   const block = Math.floor(n / set.heads), head = n % set.heads;
@@ -116,9 +117,9 @@ function textFacts(data, sets) {
 }
 
 const textLeads = {
-  predicts: 'The whole model runs in this page. Write a text, step through its attention, and see what the model predicts and what every head attends to.',
-  reads: 'The whole model runs in this page. Write a text, step through its attention, and see what every head attends to.',
-  still: 'Select a token and see which other tokens each head attends to, as a map, as lines and as shaded text.',
+  predicts: 'The whole model runs in your browser. Type a text, step through its attention, and see what the model predicts and what each head attends to.',
+  reads: 'The whole model runs in your browser. Type a text, step through its attention, and see what each head attends to.',
+  still: 'Select a token to see which tokens each head attends to, as a map, as lines and as shaded text.',
 };
 
 /* One panel for each kind of attention: encoder, decoder, cross-attention. Each has its own selection. Above them, if the page
@@ -130,7 +131,7 @@ async function startText(data) {
   const writing = await startWriting(data, stores);
   const maps = data.sets.map((set, n) => createAttentionPanel(stores[n], set, n ? ids[set.title] : 'attention',
     data.sets.length > 1 ? set.title : 'Attention maps'));
-  const encoder = Math.max(0, data.sets.findIndex(({title}) => title === 'Encoder')), walk = writing && textSource(stores[encoder], writing, data);
+  const walk = writing && textSource(stores, writing, data);
   const panels = writing ? [writing.panel, createStepsPanel(walk), ...maps] : maps;
   stores[0].on('theme', (state) => stores.slice(1).forEach((store) => store.set({theme: state.theme})));
   const view = {data, store: stores[0], stores, model: null, panels, writing, walk};
@@ -152,21 +153,38 @@ function placePanels(panels) {
   }
 }
 
+/* Pages are printed in the light colours. It comes before what panels do then. */
+function printLight(storeOf) {
+  let before = null;
+  const show = (theme) => {
+    applyTheme(theme);
+    storeOf().set({theme});
+  };
+  window.addEventListener('beforeprint', () => {
+    before = document.documentElement.dataset.theme;
+    if (before !== 'light') show('light');
+  });
+  window.addEventListener('afterprint', () => before !== 'light' && show(before));
+}
+
 async function startPage() {
+  let opened = null;
   rememberPage();
   applyTheme(preferredTheme());
+  printLight(() => opened);
   const data = JSON.parse(document.getElementById('mha-data').textContent);
   const kinds = {vit: startVit, train: startTraining, attention: startAttention, text: startText};
   const view = await kinds[data.kind](data), {store} = view;
+  opened = store;
   startSharing(view);
   window.mhaView = view;
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
     applyTheme(preferredTheme());
     store.set({theme: preferredTheme()});
   });
-  const how = {vit: 'This page contains the model and runs it in the browser.',
-    train: 'This page contains the digits and trains in the browser.',
-    text: view.writing && 'This page contains the model and runs it in the browser.'}[data.kind] || 'The attention weights are part of this page.';
+  const how = {vit: 'This page contains the model and runs it in your browser.',
+    train: 'This page contains the digits and trains the model in your browser.',
+    text: view.writing && 'This page contains the model and runs it in your browser.'}[data.kind] || 'This page contains the attention weights.';
   const words = `Written by ${data.version}. ${how}`;
   document.getElementById('foot').append(words);
 }

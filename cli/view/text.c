@@ -97,7 +97,7 @@ static bool take_tokens(scene *s, bool decoder_only)
         !take_words(s, first, t->in))
         return false;
     int64_t most = model_about(t->ctx, t->model).positions;
-    if (first->T < 2) return cli_error("view: --text: has a single token; attention needs two");
+    if (first->T < 1) return cli_error("view: --text: has no tokens");
     if (most && first->T > most)
         return cli_error("view: --text: has %" PRId64 " tokens; the model has %" PRId64 " positions", first->T, most);
     if (!t->pair) return true;
@@ -165,16 +165,18 @@ static bool describe(scene *s)
     mha_text_options o = MHA_TEXT_DEFAULTS;
     mha_text_head h = {.size = sizeof h};
     int64_t heads = 0;
-    texts_options(&s->texts, &o);
-    progress_begin("measuring the heads");
-    mha_status status = mha_text_survey_make(s->texts.ctx, &s->survey, s->texts.model, &s->texts.of, &o);
-    progress_end();
-    if (status) return cli_error("%s: %s", s->v->file, mha_context_error(s->texts.ctx));
     for (int64_t n = 0; n < mha_model_attention_count(s->texts.model); n++) {
         mha_model_attention a = mha_model_attention_get(s->texts.model, n);
         if (is_shown(s, &a)) heads += a.heads;
     }
     if (!(s->head_words = calloc((size_t)heads + 1, sizeof *s->head_words))) return no_memory();
+    for (int64_t n = 0; n < heads; n++) s->head_words[n] = "mixed";
+    if (!s->texts.frames && s->sides[0].T < 2 && s->sides[1].T < 2) return true; /* a single token has no pattern */
+    texts_options(&s->texts, &o);
+    progress_begin("measuring the heads");
+    mha_status status = mha_text_survey_make(s->texts.ctx, &s->survey, s->texts.model, &s->texts.of, &o);
+    progress_end();
+    if (status) return cli_error("%s: %s", s->v->file, mha_context_error(s->texts.ctx));
     for (int64_t n = 0; n < heads; n++) {
         if (mha_text_head_get(s->texts.ctx, s->survey, n, &h))
             return cli_error("%s: %s", s->v->file, mha_context_error(s->texts.ctx));

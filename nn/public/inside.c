@@ -12,7 +12,7 @@ static const struct {
     const char *name, *letters;
 } fields[TENSORS] = {
     {"inside.x", "(B,T,M)"},        {"inside.read", "(B,T,M)"},     {"inside.q", "(B,H,T,D)"},
-    {"inside.k", "(B,G,T,D)"},      {"inside.v", "(B,G,T,E)"},      {"inside.scores", "(B,H,T,T)"},
+    {"inside.k", "(B,G,S,D)"},      {"inside.v", "(B,G,S,E)"},      {"inside.scores", "(B,H,T,S)"},
     {"inside.heads", "(B,H,T,E)"},  {"inside.attended", "(B,T,M)"}, {"inside.middle", "(B,T,M)"},
     {"inside.mlp_read", "(B,T,M)"}, {"inside.hidden", "(B,T,F)"},   {"inside.mlp", "(B,T,M)"},
     {"inside.y", "(B,T,M)"},
@@ -30,13 +30,15 @@ void nn_public_inside_set(mha_model_inside *inside, const mha_tensor tensors[NN_
 
 const char *nn_public_inside_name(int n) { return fields[n].name; }
 
-static int64_t size_of(mha_model_attention a, int64_t B, int64_t T, char letter)
+static int64_t size_of(mha_model_attention a, int64_t B, const int64_t T[2], char letter)
 {
     switch (letter) {
     case 'B':
         return B;
     case 'T':
-        return T;
+        return T[a.decoder];
+    case 'S':
+        return T[a.decoder && !a.cross];
     case 'M':
         return a.model_width;
     case 'F':
@@ -57,10 +59,9 @@ mha_status nn_public_inside_check(mha_context *ctx, const mha_model *m, const mh
     mha_model_attention a = mha_model_attention_get(m, inside->attention);
     mha_tensor tensors[TENSORS];
     mha_status status = MHA_OK;
-    if (!a.heads || a.cross)
-        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "inside.attention: %lld is %s", (long long)inside->attention,
-                              a.cross ? "a cross-attention; name the attention before it"
-                                      : "no attention of the model");
+    if (!a.heads)
+        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "inside.attention: %lld is no attention of the model",
+                              (long long)inside->attention);
     if (inside->hidden.rank && !a.mlp)
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "inside.hidden: the MLP is a mixture of experts");
     nn_public_inside_list(tensors, inside);
@@ -68,7 +69,7 @@ mha_status nn_public_inside_check(mha_context *ctx, const mha_model *m, const mh
         int64_t size[4] = {0};
         int rank = 0;
         for (const char *letter = fields[n].letters + 1; *letter; letter += 2)
-            size[rank++] = size_of(a, B, T[a.decoder], *letter);
+            size[rank++] = size_of(a, B, T, *letter);
         status = nn_public_tensor(ctx, &tensors[n], fields[n].name, fields[n].letters, rank, size);
     }
     return status;

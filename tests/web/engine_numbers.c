@@ -92,7 +92,6 @@ static int put_inside(page *p, const list *ids, const list *target)
 {
     printf(",\n\"inside\":[");
     for (int n = 0; n < page_attentions(p); n++) {
-        if (page_attention_kind(p, n) == 2) continue;
         if (page_inside_tokens(p, n, ids->ids, ids->count, target->ids, target->count)) return fail("inside");
         printf(n ? ",[" : "[");
         for (int kind = PAGE_X; kind <= PAGE_Y; kind++) {

@@ -26,8 +26,28 @@ async function tabReachesAll(page) {
     if (at) at.found.forEach((selector) => seen.add(selector));
     if (at) expect(at.visible, `the focus is covered: ${at.what}`);
   } while (at && ++stops < 400);
-  expect(stops > 50 && stops < 400, `${stops} stops`);
+  expect(stops > 30 && stops < 80, `${stops} stops`);
   for (const selector of wanted) expect(seen.has(selector), `Tab does not reach ${selector}`);
+}
+
+/* A group of heads is one stop: arrow keys move in it, Enter selects, and Tab comes back to the selected one. */
+async function groupsAreOneStop(page) {
+  const at = () => page.evaluate(() => [document.activeElement.dataset.block, document.activeElement.dataset.head].join('.'));
+  for (const where of ['#wall', '#grid-body', '#gates .switches', '#contribution .adds']) {
+    const stops = await page.locator(`${where} :is(button, input):not([tabindex="-1"]):enabled`).count();
+    expect(stops === 1, `${where}: ${stops} stops`);
+  }
+  await page.click('#wall .cell[data-block="0"][data-head="0"]');
+  const seen = [];
+  for (const key of ['ArrowRight', 'ArrowRight', 'ArrowDown', 'ArrowLeft', 'ArrowUp', 'Home']) {
+    await page.keyboard.press(key);
+    seen.push(await at());
+  }
+  expect(seen.join(' ') === '0.1 0.2 1.2 1.1 0.1 0.0', seen.join(' '));
+  await page.keyboard.press('End');
+  await page.keyboard.press('Enter');
+  const {block, head} = await stateOf(page);
+  expect(`${block}.${head}` === (await at()) && block > 0, `${block}.${head} is selected, the focus is on ${await at()}`);
 }
 
 /* From the image to a switch, without the mouse. */
@@ -53,6 +73,7 @@ export async function testKeyboard(browser, folder) {
   await test('tab_reaches_everything_and_keys_do_all', async () => {
     const {page, problems, close} = await openPage(browser, join(folder, 'main.html'), {still: true});
     await tabReachesAll(page);
+    await groupsAreOneStop(page);
     await keysDoAll(page);
     expect(problems.length === 0, problems.join('; '));
     await close();

@@ -38,7 +38,7 @@ async function saysTheAnswer(page) {
       const {probabilities} = window.mhaView.store.get().result, best = probabilities.indexOf(Math.max(...probabilities));
       return {best, share: probabilities[best], shown: document.querySelector('.reading-line').textContent};
     });
-    const [, digit, number] = shown.match(/^reads (\d+) with ([\d.]+)/) || [];
+    const [, digit, number] = shown.match(/^Prediction: (\d+) \((?:more than )?([\d.]+)\u00a0%\)$/) || [];
     expect(Number(digit) === best && Math.abs(Number(number) - 100 * share) < 0.06, `"${shown}", not ${best} with ${share}`);
   }
 }

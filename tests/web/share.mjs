@@ -46,7 +46,7 @@ async function expectChanged(page, what) {
 async function linksOpen(browser, folder, address) {
   const {page, problems, requests, close} = await openPage(browser, `${address}/main.html`, {allow: ['clipboard-read', 'clipboard-write']});
   await change(page);
-  await page.waitForFunction(() => /off=1\.4/.test(location.hash) && /panel=gates/.test(location.hash)); /* each follows by itself */
+  await page.waitForFunction(() => /off=0\.3/.test(location.hash) && /panel=gates/.test(location.hash)); /* each follows by itself */
   const shown = await page.evaluate(() => location.href);
   await page.click('#copy-link');
   await page.waitForFunction(() => document.getElementById('copy-link').textContent === 'Link copied');
@@ -56,7 +56,7 @@ async function linksOpen(browser, folder, address) {
   await tab.goto(shown);
   await tab.waitForFunction(() => window.mhaView);
   await expectChanged(tab, 'a link');
-  await tab.evaluate(() => (location.hash = '#v=1&image=1'));
+  await tab.evaluate(() => (location.hash = '#v=2&image=1'));
   await tab.waitForFunction(() => window.mhaView.store.get().image === 1);
   await tab.click('nav a[href="#look"]');
   await tab.waitForFunction(() => Math.abs(document.getElementById('look').getBoundingClientRect().top) < 200);
@@ -125,16 +125,16 @@ async function drawingsOpen(browser, folder, address) {
 
 /* What may stand behind the #, and what the notice says; the page is there in any case. */
 const odd = {
-  '#v=2&image=1': /version 2 .* this is version 1/,
+  '#v=1&image=1': /version 1 .* this is version 2/,
   '#v=%3Cscript%3Ealert(1)%3C/script%3E': /version <script>alert/,
   '#%%%ff': /not a state of this page/,
   '#nonsense': /not a state of this page/,
-  '#v=1&image=999&head=1': /left out: image/,
-  '#v=1&head=-1&block=7e9&query=1.5': /left out: block, head, query/,
-  '#v=1&off=1.1_9.9': /left out: off/,
-  '#v=1&drawing=AAAA': /left out: drawing/,
-  '#v=1&colour=pink&fashion=3': /left out: colour, fashion/,
-  '#v=1&panel=cellar': /names a panel/,
+  '#v=2&image=999&head=1': /left out: image/,
+  '#v=2&head=-1&block=7e9&query=1.5': /left out: block, head, query/,
+  '#v=2&off=1.1_9.9': /left out: off/,
+  '#v=2&drawing=AAAA': /left out: drawing/,
+  '#v=2&colour=pink&fashion=3': /left out: colour, fashion/,
+  '#v=2&panel=cellar': /names a panel/,
 };
 
 async function oddAddresses(browser, folder, name) {

@@ -42,11 +42,11 @@ async function expectSurvey(page, mha) {
   expect(survey.byPage && library.images === 8 && library.close_images === 8 && survey.images === 8, 'other images');
   expect(survey.heads.length === library.heads.length, `${survey.heads.length} heads`);
   survey.heads.forEach((head, n) => {
-    for (const key of ['block', 'head', 'entropy', 'effective', 'largest', 'distance', 'divergence']) {
+    for (const key of ['entropy', 'effective', 'largest', 'distance', 'divergence']) {
       const wanted = library.heads[n][key];
       expectNear(head[key], wanted, 1e-4 * Math.max(1, Math.abs(wanted)), `head ${n + 1}: ${key}`);
     }
-    expectNear(library.pairs[head.block - 1][head.head - 1][head.twin - 1], head.divergence, 1e-4, `head ${n + 1}: twin`);
+    expectNear(library.pairs[head.block][head.head][head.twin], head.divergence, 1e-4, `head ${n}: twin`);
   });
   survey.pairs.flat(2).forEach((x, n) => expectNear(x, library.pairs.flat(2)[n], 1e-4, `pair ${n}`));
 }
@@ -61,8 +61,9 @@ function expectShown(text, name, wanted, what) {
 
 async function expectLabels(page, mha) {
   const {survey} = JSON.parse(mha('heads', 'main.safetensors', '--data', synthetic, '--json'));
-  for (const {block, head, ...numbers} of survey.heads) {
-    const cell = `.cell[data-block="${block - 1}"][data-head="${head - 1}"]`, what = `head ${block}.${head}`;
+  const places = await page.evaluate(() => window.mhaView.model.config.heads.flatMap((count, block) => Array.from({length: count}, (_, head) => [block, head])));
+  for (const [n, numbers] of survey.heads.entries()) {
+    const [block, head] = places[n], cell = `.cell[data-block="${block}"][data-head="${head}"]`, what = `head ${block}.${head}`;
     const label = await page.getAttribute(`#grid-body ${cell}`, 'aria-label');
     expectShown(label, 'entropy', numbers.entropy, what);
     expectShown(label, 'effective number of keys', numbers.effective, what);
@@ -70,7 +71,7 @@ async function expectLabels(page, mha) {
     const row = await page.evaluate(([b, h]) => {
       const {model: {tokens}, store} = window.mhaView, {result, token} = store.get();
       return Array.from(result.maps[b][h].subarray(token * tokens, (token + 1) * tokens));
-    }, [block - 1, head - 1]);
+    }, [block, head]);
     const effective = 1 / row.reduce((sum, p) => sum + p * p, 0);
     expectShown(await page.getAttribute(`#wall ${cell}`, 'aria-label'), 'effective number of keys', effective, what);
   }

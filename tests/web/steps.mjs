@@ -56,11 +56,11 @@ function tokenOf(name, {first, across}) {
 
 /* Steps that show the numbers of a key, and where they name it. */
 const namesKey = {'Compare the query with every key': '.step-numbers .hint', 'Turn scores into weights': '.step-keys caption',
-  'Where each head looks': '.step-keys caption', 'Mix the values': '.step-numbers .hint'};
+  'What each head attends to': '.step-keys caption', 'Average the values': '.step-numbers .hint'};
 
 /* Of steps that show a number of the marked key in every lane: which one. */
 const laneNumbers = {'Compare the query with every key': 'score', 'Turn scores into weights': 'weight',
-  'Where each head looks': 'weight', 'Mix the values': 'weight'};
+  'What each head attends to': 'weight', 'Average the values': 'weight'};
 
 const stillSince = (page) => page.waitForFunction(() => {
   const count = window.stageFrames.length, still = count && count === window.stageCount;
@@ -109,13 +109,13 @@ export async function followsOne(page, choice, walk = imageWalk) {
     const {title, name, frames} = await playStep(page, number), what = `${JSON.stringify(choice)}, ${title}`;
     if (name) expect(walk.tokenOf(name, facts) === facts.key, `${what}: the numbers are of "${name}", the key is ${facts.key}`);
     frames.forEach(({boxes}, n) => {
-      const {query, key} = marksOf(boxes, facts.tokens, facts.colours), own = title === 'The answer' ? facts.readOut : facts.token;
+      const {query, key} = marksOf(boxes, facts.tokens, facts.colours), own = title === 'The prediction' ? facts.readOut : facts.token;
       seen += query.length + key.length;
       expect(query.every((row) => row === own), `${what}, frame ${n} of ${frames.length}: queries ${query}, not ${own}`);
       expect(key.every((row) => row === facts.key), `${what}, frame ${n} of ${frames.length}: keys ${key}, not ${facts.key}`);
     });
     const last = marksOf(frames.at(-1).boxes, facts.tokens, facts.colours);
-    if (laneNumbers[title] && title !== 'Where each head looks') expect(last.key.length >= facts.heads, `${what}: the key is not marked in every lane`);
+    if (laneNumbers[title] && title !== 'What each head attends to') expect(last.key.length >= facts.heads, `${what}: the key is not marked in every lane`);
     if (laneNumbers[title]) expectLaneNumbers(frames.at(-1), title, facts, what);
     if (laneNumbers[title] === 'score') await expectProducts(page, what);
   }
@@ -207,6 +207,72 @@ async function framesAreShort(page) {
   expect(times.length > 60 && at(0.5) < 1000 / 60, `a frame takes ${at(0.5)} ms`);
 }
 
+/* The formulas of the first and the last step give the numbers that are shown: rows from pixels, probabilities from the row that is read. */
+async function formulasHold(browser, path) {
+  const {page, close} = await openPage(browser, path);
+  const far = await page.evaluate(() => {
+    const {model, store, walk} = window.mhaView, {config, tokens: T, first, part} = model, M = config.width, {matrices, run, finalRow} = walk.facts();
+    const product = (row, weight, columns) => Array.from({length: columns}, (_, c) => row.reduce((sum, x, i) => sum + x * weight[i * columns + c], 0));
+    const size = config.patch ** 2, pixels = walk.facts().walk.normalPixels(), most = {rows: 0, logits: 0, probabilities: 0};
+    for (let t = 0; t < T; t++) {
+      const made = t < first ? new Array(M).fill(0) : product(pixels.slice(t * size, (t + 1) * size), matrices.embed.values, M);
+      made.forEach((x, m) => (most.rows = Math.max(most.rows, Math.abs(x + matrices.bias.values[t * M + m] + matrices.place.values[t * M + m] - run.x[t * M + m]))));
+    }
+    const row = finalRow(), weight = part('head.weight'), bias = part('head.bias'), {logits, probabilities} = store.get().result;
+    const own = Array.from({length: config.classes}, (_, c) => row.reduce((sum, x, m) => sum + x * weight[c * M + m], bias ? bias[c] : 0));
+    own.forEach((x, c) => (most.logits = Math.max(most.logits, Math.abs(x - logits[c]))));
+    const sum = own.reduce((all, x) => all + Math.exp(x), 0);
+    own.forEach((x, c) => (most.probabilities = Math.max(most.probabilities, Math.abs(Math.exp(x) / sum - probabilities[c]))));
+    return most;
+  });
+  for (const [name, value] of Object.entries(far)) expect(value < 1e-4, `${name} are off by ${value}`);
+  const formula = async (step) => {
+    await page.locator('#steps').scrollIntoViewIfNeeded();
+    await page.fill('#steps-slider', String(step));
+    return (await page.textContent('.formula')).replace(/\s/g, '');
+  };
+  const [rows, answer] = [await formula(2), await formula(Number(await page.getAttribute('#steps-slider', 'max')))];
+  expect(/cls.*pixels\u2032.*WE.*bE.*positions.*pixels.*\u2212.*\u00f7/.test(rows), rows);
+  expect(/softmax\(LayerNorm\(clsrowofY.*WC.*bC/.test(answer), answer);
+  await close();
+}
+
+/* The maps of each block have a scale of their own, and scores have a legend beside that of weights. */
+async function scalesAreTheirOwn(browser, path) {
+  const {page, close} = await openPage(browser, path, {still: true});
+  const darkest = await page.evaluate(() => {
+    const {walk: {facts: make}, model} = window.mhaView, {walk} = make();
+    return model.blocks.map(({heads}, b) => Math.min(...Array.from({length: heads}, (_, h) => {
+      const {data} = walk.cardOf(b, h).getContext('2d').getImageData(0, 0, 224, 224);
+      let least = 765;
+      for (let i = 0; i < data.length; i += 4) if (data[i + 3]) least = Math.min(least, data[i] + data[i + 1] + data[i + 2]);
+      return least;
+    })));
+  });
+  expect(darkest.every((sum) => sum < 300), `the darkest colours of blocks: ${darkest}`);
+  await page.locator('#steps').scrollIntoViewIfNeeded();
+  for (const [step, wanted] of [[6, 'Scores:'], [7, 'Weights:'], [2, '']]) {
+    await page.fill('#steps-slider', String(step));
+    const shown = await page.locator('.step-weights:not([hidden]) > p').allTextContents();
+    expect(shown.join() === wanted, `step ${step}: ${shown}`);
+  }
+  await close();
+}
+
+/* A number has the width that its row needs, not more. */
+async function cellsFitNumbers(browser, path) {
+  const {page, close} = await openPage(browser, path, {still: true});
+  await page.locator('#steps').scrollIntoViewIfNeeded();
+  for (const [width, step] of [[1280, 2], [390, 2], [1280, 6]]) {
+    await page.setViewportSize({width, height: 900});
+    await page.fill('#steps-slider', String(step));
+    const bad = await page.evaluate(() => [...document.querySelectorAll('.step-cells')].flatMap((cells) => [...cells.querySelectorAll('span')]
+      .filter((cell) => cell.scrollWidth > cell.clientWidth || cell.clientWidth > 80).map((cell) => cell.textContent)));
+    expect(bad.length === 0, `${width} pixels, step ${step}: ${bad.length} cells are too narrow or too wide, such as ${bad[0]}`);
+  }
+  await close();
+}
+
 export async function withStage(browser, path, run) {
   const {page, problems, close} = await openPage(browser, path, {before: watchStage});
   await page.locator('#steps').scrollIntoViewIfNeeded();
@@ -226,6 +292,9 @@ export async function testSteps(browser, folder) {
     await clicksSelect(page);
     await followsKeys(page);
   }));
+  await test('formulas_of_the_steps_hold', () => formulasHold(browser, main));
+  await test('scores_and_blocks_have_scales_of_their_own', () => scalesAreTheirOwn(browser, main));
+  await test('cells_are_as_wide_as_their_numbers', () => cellsFitNumbers(browser, main));
   await test('steps_leave_time_to_read', () => withStage(browser, main, leavesTime));
   await test('frames_of_steps_are_short', () => withStage(browser, join(folder, 'heads_16_of_8_blocks.html'), framesAreShort));
 }

@@ -49,7 +49,7 @@ async function headsHaveWords(page) {
     await page.click(cell);
     const title = await page.textContent('#chosen-head'), about = words[n] === 'mixed' ? '' : words[n];
     expect((await page.locator(`${cell} .cell-words`).allTextContents()).join() === about, `${n}: not ${about}`);
-    expect(title.startsWith(`Layer ${Math.floor(n / heads) + 1}, head ${(n % heads) + 1}: ${about && `${about}, `}entropy `), title);
+    expect(title.startsWith(`Layer ${Math.floor(n / heads)}, head ${n % heads}: ${about && `${about}, `}entropy `), title);
   }
 }
 

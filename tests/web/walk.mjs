@@ -43,10 +43,10 @@ async function followsTheText(page) {
   expect(/first 48 of 61/.test(await words(page)), await words(page));
   expect((await page.locator('#steps-token option').count()) === 48, 'there are other tokens to choose from');
   await goTo(page, await lastStep(page));
-  expect(/row of \u201cb\u201d \(token 61\) is used.*everything begins anew/.test(await words(page)), await words(page));
+  expect(/row of \u201cb\u201d \(token 61\) is used.*all steps are repeated/.test(await words(page)), await words(page));
   await goTo(page, (await lastStep(page)) - 1);
   await page.selectOption('#steps-block', {value: '1'});
-  expect(/block 2 of 2\. It is the last one/.test(await words(page)), await words(page));
+  expect(/block 1; the blocks are numbered from 0 to 1\. It is the last one/.test(await words(page)), await words(page));
   await page.fill('#write-text', '');
   await page.waitForFunction(() => window.mhaView.writing.store.get().problem);
   await frames(page, 2);
@@ -69,10 +69,10 @@ async function hasAllSteps(page) {
 async function masksAreWalked(page) {
   await type(page, 'the c[MASK]t');
   await hasAllSteps(page);
-  expect(/in place of the mask/.test(await words(page)), await words(page));
+  expect(/predicts in place of the mask/.test(await words(page)), await words(page));
   await type(page, 'the cat');
   await frames(page, 2);
-  expect(/With a mask in the text/.test(await words(page)), await words(page));
+  expect(/If the text contains a mask/.test(await words(page)), await words(page));
   await type(page, 'a'.repeat(60));
   await frames(page, 2);
   expect(await page.isHidden('#steps-stage'), 'the steps of an older text stay');
@@ -105,6 +105,57 @@ async function walksAreShared(browser, path) {
   await second.close();
 }
 
+/* A causal mask is a step of its own: hidden scores were there before, are hatched behind it, and get no weight. */
+async function masksAreAStep(page) {
+  await type(page, 'a red ball');
+  const titles = await page.evaluate(() => {
+    const {walk, store} = window.mhaView, {T, S, matrices, lanes, hidden} = walk.facts();
+    const after = (values) => Array.from({length: T * S}, (_, n) => n).filter((n) => n % S > Math.floor(n / S)).map((n) => values[n]);
+    return {raw: after(lanes[0].raw).every(Number.isFinite), masked: after(matrices.S0.values).every((x) => x === -Infinity), weights: after(lanes[0].weights).every((x) => x === 0),
+      hidden: hidden.reduce((sum, x) => sum + x, 0), T, store: Boolean(store)};
+  });
+  expect(titles.raw && titles.masked && titles.weights && titles.hidden === (titles.T * (titles.T - 1)) / 2, JSON.stringify(titles));
+  await goTo(page, 7);
+  expect(/Hide the keys after the query/.test(await page.textContent('#step-title')), await page.textContent('#step-title'));
+  await page.selectOption('#steps-token', '2');
+  await frames(page, 2);
+  expect(/3 of 11 keys are visible/.test(await words(page)), await words(page));
+}
+
+/* The steps of the decoder and of cross-attention: their rows, keys and weights are those of their maps. */
+async function stacksAreWalked(page) {
+  for (const [stack, count, wanted] of [['1', 16, /e.* \(token \d+\)/], ['2', 11, /cross-attention follows self-attention/]]) {
+    await goTo(page, 1);
+    await page.selectOption('#steps-stack', stack);
+    await frames(page, 2);
+    expect((await lastStep(page)) === count && wanted.test(await words(page)), `stack ${stack}: ${await lastStep(page)} steps, ${await words(page)}`);
+    await hasAllSteps(page);
+    const far = await page.evaluate((n) => {
+      const {walk, stores} = window.mhaView, {set} = stores[n].get(), {lanes, T, S, D, run, M} = walk.facts(), most = {maps: 0, heads: 0, sums: 0};
+      lanes.forEach(({h, weights, v, out}) => {
+        for (let i = 0; i < T * S; i++) most.maps = Math.max(most.maps, Math.abs(weights[i] - set.weights.numbers[h * T * S + i]));
+        for (let i = 0; i < T * D; i++) {
+          const sum = Array.from({length: S}, (_, j) => weights[Math.floor(i / D) * S + j] * v[j * D + (i % D)]).reduce((a, b) => a + b, 0);
+          most.heads = Math.max(most.heads, Math.abs(sum - out[i]));
+        }
+      });
+      for (let i = 0; i < T * M; i++) most.sums = Math.max(most.sums, Math.abs(run.x[i] + run.out[i] - run.mid[i]));
+      return {...most, T, S, queries: set.queries, keys: set.keys};
+    }, Number(stack));
+    expect(far.T === far.queries && far.S === far.keys && far.maps < 1e-5 && far.heads < 1e-4 && far.sums < 1e-5, `stack ${stack}: ${JSON.stringify(far)}`);
+    await expectExports(page, 'steps');
+  }
+  await goTo(page, 5);
+  await page.selectOption('#steps-key', '2');
+  await page.waitForFunction(() => /step-stack=2/.test(location.hash) && /step-key=2/.test(location.hash));
+  const hash = await page.evaluate(() => location.hash);
+  await page.goto('about:blank');
+  await page.goBack();
+  await page.waitForFunction(() => window.mhaView);
+  const {stack, key} = await page.evaluate(() => window.mhaView.walk.store.get());
+  expect(stack === 2 && key === 2, `${hash}: stack ${stack}, key ${key}`);
+}
+
 /* Short and long texts, short and long words, on wide and narrow screens. */
 async function wordsHaveRoom(browser, path) {
   const {page, problems, close} = await openPage(browser, path, {still: true, before: watchTexts});
@@ -135,6 +186,8 @@ export async function testTextWalk(browser, folder) {
     await expectExports(stage, 'steps');
     await followsTheText(stage);
   }));
+  await test('a_causal_mask_is_a_step', () => withStage(browser, path('text'), masksAreAStep));
+  await test('steps_of_a_decoder_and_of_cross_attention', () => withStage(browser, path('pair'), stacksAreWalked));
   await test('steps_of_masks', () => withStage(browser, path('masks'), masksAreWalked));
   await test('steps_of_an_encoder_beside_a_decoder', () => withStage(browser, path('pair'), async (stage) => {
     await hasAllSteps(stage);

@@ -46,9 +46,9 @@ export function makeBatch(mha, folder) {
 
 /* What pages of a batch say: how many there are, and which map is the last. */
 const batches = {
-  'per-head': {facts: ['3 sequences', '2 heads each'], chosen: 'Sequence 3, head 2', maps: 6},
+  'per-head': {facts: ['3 sequences', '2 heads each'], chosen: 'Sequence 2, head 1', maps: 6},
   average: {facts: ['3 sequences'], chosen: 'Sequence 3', maps: 3},
-  'as-layers': {facts: ['3 layers', '2 heads each'], chosen: 'Layer 3, head 2', maps: 6},
+  'as-layers': {facts: ['3 layers', '2 heads each'], chosen: 'Layer 2, head 1', maps: 6},
 };
 
 /* Means over the rows of a map: the entropy, and the effective number of keys, 1 / sum of p^2. */
@@ -192,7 +192,7 @@ export async function testWeights(browser, folder) {
     expect(/600 queries × 600 keys/.test(await page.textContent('.facts')), await page.textContent('.facts'));
     expect(/600 x 600 weights, pooled to 200 x 200/.test(await page.textContent('#pooled')), await page.textContent('#pooled'));
     await page.click('#heads .cell[data-head="1"]');
-    expect(/head 2/.test(await page.getAttribute('#attention-map', 'aria-label')), 'no second head');
+    expect(/head 1/.test(await page.getAttribute('#attention-map', 'aria-label')), 'no second head');
     await browsing.expectExports(page, 'attention');
     expect(problems.length === 0, problems.join('; '));
   });

@@ -88,7 +88,7 @@ async function stepsTakeTheLikeliest(page) {
   await page.click('#write-back');
   expect((await writing(page)).more.length === 3, 'Back does not take a token away');
   await page.click('#write-again');
-  expect((await writing(page)).more.length === 0 && (await page.isDisabled('#write-again')), 'Start again leaves tokens');
+  expect((await writing(page)).more.length === 0 && (await page.isDisabled('#write-again')), 'Start over leaves tokens');
 }
 
 async function writesOnAndPauses(page) {
@@ -99,7 +99,7 @@ async function writesOnAndPauses(page) {
   await page.waitForFunction(() => window.mhaView.writing.store.get().more.length >= 3);
   await page.click('#write-on');
   const {more, running} = await writing(page);
-  expect(!running && (await page.textContent('#write-on')) === 'Write on', 'it goes on');
+  expect(!running && (await page.textContent('#write-on')) === 'Continue', 'it goes on');
   await page.waitForTimeout(300);
   expect((await writing(page)).more.length === more.length, 'tokens come after the pause');
   await page.click('#write-on');
@@ -145,7 +145,7 @@ async function stopsWhereItIsFull(browser, folder) {
   });
   const {sides, ended} = await writing(page);
   expect(sides[0].ids.length === 32 && ended, `${sides[0].ids.length} tokens, ${ended}`);
-  expect(/32 tokens are all/.test(await page.textContent('#next-hint')), await page.textContent('#next-hint'));
+  expect(/limit of 32 tokens/.test(await page.textContent('#next-hint')), await page.textContent('#next-hint'));
   expect((await page.isDisabled('#write-step')) && (await page.isDisabled('#write-on')), 'one can go on');
   await page.click('#write-back');
   expect(await page.isEnabled('#write-step'), 'one cannot go on from before the end');

@@ -79,7 +79,7 @@ export async function oddLinks(browser, folder) {
   for (const [hash, wanted] of Object.entries({'more=1_x': /left out: more/, 'more=1_999999': /left out: more/, 'temperature=9': /left out: temperature/,
     'top-k=1.5&seed=-1': /left out: top-k, seed/, 'text=ab&query=40': /left out: query/})) {
     await page.goto('about:blank');
-    await page.goto(`${own}#v=1&${hash}`);
+    await page.goto(`${own}#v=2&${hash}`);
     await page.waitForFunction(() => window.mhaView);
     const words = (await page.locator('.page-notice p').allTextContents()).join();
     expect(wanted.test(words), `${hash}: ${words}`);

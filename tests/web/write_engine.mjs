@@ -67,10 +67,10 @@ function apart(got, wanted) {
  * of trained models are tens, which float32 knows to some 1e-6; a logit has the rounding of all blocks before it. */
 const bounds = {maps: 5e-6, logits: 2e-6, statistics: 1e-6, inside: 5e-6, next: 1e-6, drawn: 1e-6};
 
-/* The inside of every block but for cross-attention: the same kinds, of the same sizes. Keys that are not visible have scores of
+/* The inside of every attention: the same kinds, of the same sizes. Keys that are not visible have scores of
  * minus infinity, which JSON has no number for. */
 function insideApart(model, wanted, ids, target) {
-  const shown = model.attentions.flatMap(({cross}, n) => (cross ? [] : [Object.values(model.insideTokens(n, ids, target))]));
+  const shown = model.attentions.map((_, n) => Object.values(model.insideTokens(n, ids, target)));
   expect(shown.length === wanted.length && shown.length > 0, `${shown.length} blocks, not ${wanted.length}`);
   return Math.max(...shown.flatMap((kinds, b) => kinds.map((got, n) => {
     const [hidden, known] = [wanted[b][n].map((x) => x === null), Array.from(wanted[b][n], Number)];

@@ -23,6 +23,7 @@ function createHeadWall(store, attention) {
   const wall = element('div', {id: attention.idOf('heads'), class: 'head-wall cells', role: 'group', 'aria-label': 'All heads'});
   const cells = attention.facts.map(({layer, head}) => createHeadCell(store, attention, layer, head));
   let waiting = [];
+  roveFocus(wall, '.cell');
 
   function paint() {
     const state = store.get(), end = performance.now() + 10;
@@ -52,24 +53,25 @@ function createHeadWall(store, attention) {
 
 function createHeadCell(store, attention, layer, head) {
   const canvas = element('canvas', {class: 'map', 'aria-hidden': true}), number = headNumber(attention, layer, head);
-  const about = headWords(attention, layer, head), caption = element('span', {class: 'cell-caption'});
+  const about = () => headWords(attention, layer, head), caption = element('span', {class: 'cell-caption'}), named = element('span', {class: 'cell-words'});
   const facts = () => attention.facts[layer * attention.heads + head];
-  const lines = () => [headName(attention, layer, head), about, `effective number of keys ${shortNumber(facts().effective)}`,
+  const lines = () => [headName(attention, layer, head), about(), `effective number of keys ${shortNumber(facts().effective)}`,
     `entropy ${shortNumber(facts().entropy)} nats`,
     `largest ${attention.pooled ? 'cell' : 'weight'} ${percent(facts().largest)}`].filter(Boolean);
   const button = element('button', {type: 'button', class: 'cell', 'data-layer': layer, 'data-head': head,
-    onclick: () => store.set({block: layer, head})}, headMark(attention, layer, head), canvas, caption,
-  about && [' ', element('span', {class: 'cell-words'}, about)]);
+    onclick: () => store.set({block: layer, head})}, canvas, caption, ' ', named);
   attachTip(button, lines);
   return {
     element: button,
     choose: (state) => button.setAttribute('aria-pressed', String(layer === state.block && head === state.head)),
     paint(state) {
-      const {small, effective} = facts(), words = lines();
+      const {small, effective} = facts(), words = lines(), own = about();
+      named.textContent = own || '';
+      showMark(button, attention, layer, head);
       drawHeatmap(canvas, small.values, small.rows, small.columns, attentionScale(attention, state, facts()));
       caption.textContent = number ? `${number}\u00a0· ${effective.toFixed(1)}` : effective.toFixed(1);
-      button.setAttribute('aria-label', [about ? `${caption.textContent} ${about}` : caption.textContent,
-        ...words.filter((line) => line !== about)].join(', '));
+      button.setAttribute('aria-label', [own ? `${caption.textContent} ${own}` : caption.textContent,
+        ...words.filter((line) => line !== own)].join(', '));
     },
   };
 }
@@ -77,7 +79,7 @@ function createHeadCell(store, attention, layer, head) {
 /* ---- Controls ---------------------------------------------------------------------------------------------------- */
 
 function createAttentionControls(store, attention) {
-  const numbers = (count) => Array.from({length: count}, (_, n) => [String(n), String(n + 1)]);
+  const numbers = (count) => Array.from({length: count}, (_, n) => [String(n), String(n)]);
   const state = store.get();
   const batch = attention.axes.includes('batch'), outer = batch || attention.axes.includes('layers');
   const layer = selectControl(batch ? 'Sequence' : 'Layer', numbers(attention.layers), String(state.block),
@@ -153,11 +155,11 @@ function createAttentionPanel(store, data, id = 'attention', title = 'Attention 
   const controls = createAttentionControls(store, attention), legend = createLegend();
   const wall = createHeadWall(store, attention), map = createAttentionMap(store, attention);
   const tokens = createTokenView(store, attention), strongest = createStrongest(store, attention);
-  const lines = createAttentionLines(store, attention);
+  const lines = createAttentionLines(store, attention), legendOfMarks = createMarksLegend(attention);
   const chosen = element('h3', {id: attention.idOf('chosen-head'), class: 'chosen-head'});
   const both = element('div', {class: 'attention'}, element('div', {class: 'attention-place'}, map.canvas),
     lines.element);
-  const lead = () => 'Each row of a map is a query, each column a key. The colour shows the weight of the key; it starts at ' +
+  const lead = () => 'Each row of a map is a query and each column a key; the colour shows the weight. The colour scale starts at ' +
     `the uniform weight, ${equalWords(attention.equal)}, so uniform attention is pale.`;
 
   const body = [
@@ -165,9 +167,9 @@ function createAttentionPanel(store, data, id = 'attention', title = 'Attention 
     element('div', {class: 'wall-head-row'},
       element('h3', null, countsOf(attention).join(', ') || 'The weights'),
       controls.sort),
-    wall.element, wall.more, marksLegend(attention),
-    element('p', {class: 'hint'}, 'The last number under a map is its effective number of keys: 1 / Σ p² of a query’s ' +
-      'weights p, averaged over queries. Click a map to select it.'),
+    wall.element, wall.more, legendOfMarks.element,
+    element('p', {class: 'hint'}, 'The last number under a map is its effective number of keys: 1 / Σ p² over the weights p of a ' +
+      'query, averaged over queries. Click a map to select it.'),
     element('div', {class: 'controls'}, controls.pick),
     chosen,
     both,
@@ -185,6 +187,7 @@ function createAttentionPanel(store, data, id = 'attention', title = 'Attention 
   /* New maps and tokens. */
   function adopt(set) {
     attention.take(set);
+    legendOfMarks.update();
     map.forget();
     tokens.fill();
     if (pooledNotice) pooledNotice.hidden = !set.pooled;

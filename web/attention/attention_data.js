@@ -24,11 +24,10 @@ function sharesOf(shorts) {
 function loadAttention(data, id = 'attention') {
   const attention = {
     axes: data.axes,
-    words: data.words || null, /* what each head attends to */
     idOf: (part) => (id === 'attention' ? part : `${id}-${part}`),
     row: (layer, head, query) => attention.map(layer, head).subarray(query * attention.keys, (query + 1) * attention.keys),
     take(set) {
-      Object.assign(attention, tokensOf(set), mapsOf(set), {set});
+      Object.assign(attention, tokensOf(set), mapsOf(set), {set, words: set.words || null}); /* words: what each head attends to */
       attention.max = attention.facts.reduce((max, {largest}) => Math.max(max, largest), 0);
     },
   };
@@ -43,6 +42,7 @@ function tokensOf(set) {
     same: set.title !== 'Cross-attention' && queries === keys && tokens.queries.every((text, n) => text === tokens.keys[n]),
     pooled: Boolean(set.pooled),
     equal: set.pooled ? set.pooled.by_keys / set.pooled.keys : 1 / keys, /* the uniform weight */
+    rightToLeft: isRightToLeft(tokens.queries.join(' ')),
     queryTexts: tokens.queries.map(String),
     keyTexts: tokens.keys.map(String),
   };
@@ -72,17 +72,17 @@ function mapsOf({layers, heads, queries, keys, weights, entropy, effective}) {
   return {map, facts};
 }
 
-/* "Layer 2, head 3", or "Sequence 2, head 3" for a batch; absent axes are omitted. */
+/* "Layer 2, head 3", or "Sequence 2, head 3" for a batch, counted from 0 as in files; absent axes are omitted. */
 function headName({axes}, layer, head) {
-  const names = {layers: `layer ${layer + 1}`, batch: `sequence ${layer + 1}`, heads: `head ${head + 1}`};
+  const names = {layers: `layer ${layer}`, batch: `sequence ${layer}`, heads: `head ${head}`};
   const text = axes.filter((axis) => names[axis]).map((axis) => names[axis]).join(', ') || 'the weights';
   return text[0].toUpperCase() + text.slice(1);
 }
 
 /* The same in numbers: "2.3". */
 function headNumber({axes}, layer, head) {
-  const numbers = {layers: layer + 1, batch: layer + 1, heads: head + 1};
-  return axes.filter((axis) => numbers[axis]).map((axis) => numbers[axis]).join('.');
+  const numbers = {layers: layer, batch: layer, heads: head};
+  return axes.filter((axis) => axis in numbers).map((axis) => numbers[axis]).join('.');
 }
 
 /* The counts: "3 layers", "4 heads each"; "3 sequences" for a batch. */
@@ -133,6 +133,15 @@ function visibleToken(text) {
   const shown = text.replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/\r/g, '␍');
   return /^ +$/.test(shown) ? shown.replace(/ /g, '␣') : shown.replace(/[\u0000-\u001f\u007f]/g, '\ufffd');
 }
+
+/* Whether a text reads from right to left: whether its first letter does. */
+function isRightToLeft(text) {
+  const [first] = text.match(/\p{L}/u) || [''];
+  return /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}]/u.test(first);
+}
+
+/* A line of text in its own direction, for canvases and SVG, which know no other than that of the page. */
+const inOwnDirection = (text) => (isRightToLeft(text) ? `\u2067${text}\u2069` : text);
 
 const graphemes = typeof Intl === 'object' && Intl.Segmenter ? new Intl.Segmenter() : null;
 

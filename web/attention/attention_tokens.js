@@ -10,7 +10,7 @@ function tokenSpan(texts, n, id) {
 
 /* A text whose tokens are selected by click or arrow keys; calls `choose(n)`. */
 function createTokenText(id, label, choose) {
-  const box = element('div', {id, class: 'token-text', role: 'listbox', tabindex: 0, 'aria-label': label, dir: 'auto'});
+  const box = element('div', {id, class: 'token-text', role: 'listbox', tabindex: 0, 'aria-label': label});
   let at = 0, marked = 0, spans = [], shown = []; /* keys may be faster than the mark, which waits for a frame */
   box.addEventListener('click', (event) => {
     const span = event.target.closest('[data-token]');
@@ -35,6 +35,7 @@ function createTokenText(id, label, choose) {
       spans.slice(same).forEach((span) => span.remove());
       spans = [...spans.slice(0, same), ...texts.slice(same).map((_, n) => tokenSpan(texts, same + n, id))];
       shown = texts;
+      box.dir = isRightToLeft(texts.join(' ')) ? 'rtl' : 'ltr'; /* `auto` does not look into <bdi> */
       box.append(...spans.slice(same));
       at = marked = Math.min(marked, texts.length - 1);
       box.removeAttribute('aria-activedescendant');
@@ -88,7 +89,7 @@ function createTokenView(store, attention) {
   };
   fill();
   const hint = attention.same ? 'Click a token, or use the arrow keys, to see what it attends to.'
-    : 'Select a query in the first text; the second shows its keys.';
+    : 'Select a query in the first text; the second text shows its keys.';
   return {
     fill,
     element: element('div', {class: 'tokens'}, title,
@@ -126,7 +127,7 @@ function createStrongest(store, attention) {
       const share = row.reduce((sum, x) => sum + x, 0) - best.reduce((sum, n) => sum + row[n], 0);
       const name = attention.pooled ? 'group' : 'key', sum = percent(Math.max(0, share));
       const others = left > 1 ? `The other ${left} ${name}s: ${sum} in total.` : `The other ${name}: ${sum}.`;
-      rest.textContent = best.length ? (left ? others : '') : 'This query sees no key.';
+      rest.textContent = best.length ? (left ? others : '') : 'No key is visible to this query.';
     },
   };
 }

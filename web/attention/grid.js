@@ -17,7 +17,7 @@ function importanceName({byPage}) {
 }
 
 function createGridPanel(store, model, data) {
-  const body = element('div', {class: 'grid-body', id: 'grid-body'});
+  const body = roveFocus(element('div', {class: 'grid-body', id: 'grid-body', role: 'group', 'aria-label': 'All heads, in this order'}), '.cell');
   const note = element('p', {class: 'hint', id: 'grid-note'});
   const sort = storeControl(store, 'sort', 'Sorted by', gridOrders(data));
   const legend = createLegend();
@@ -25,9 +25,9 @@ function createGridPanel(store, model, data) {
   model.blocks.forEach((block, b) => {
     for (let h = 0; h < block.heads; h++) cells.set(b + ':' + h, createGridCell(store, model, b, h));
   });
-  const text = 'Each square is the attention matrix of one head: rows are queries, columns are keys' +
+  const text = 'Each square is the attention matrix of one head, with a row for each query and a column for each key' +
     (model.first ? '; the class token comes first.' : '.') + ' A diagonal means that patches attend to themselves or ' +
-    'to neighbours, a column that all attend to one place. Click a head to select it everywhere on the page.';
+    'to their neighbours; a column means that all patches attend to the same place. Click a head to select it everywhere on the page.';
   const panel = {
     id: 'grid',
     title: 'All heads at a glance',
@@ -72,14 +72,14 @@ function gridGroups(state, model) {
   const order = state.survey ? state.sort : 'place';
   if (order === 'place') {
     return model.blocks.map((block, b) => ({
-      title: `Block ${b + 1}`,
+      title: `Block ${b}`,
       heads: Array.from({length: block.heads}, (_, h) => [b, h]),
     }));
   }
   if (order === 'likeness') return gridPairs(state.survey);
   const sign = order === 'importance' ? -1 : 1, value = (item) => item[order] ?? 0;
   const sorted = state.survey.heads.slice().sort((a, b) => sign * (value(a) - value(b)));
-  return [{title: null, heads: sorted.map((item) => [item.block - 1, item.head - 1])}];
+  return [{title: null, heads: sorted.map((item) => [item.block, item.head])}];
 }
 
 function gridPairs(survey) {
@@ -94,9 +94,9 @@ function gridPairs(survey) {
     groups.push({title: `divergence ${shortNumber(divergence)}`, pair: true, heads: [[b, h], [b, other]]});
   }
   for (const item of survey.heads) {
-    if (!used.has(item.block - 1 + ':' + (item.head - 1))) alone.push([item.block - 1, item.head - 1]);
+    if (!used.has(item.block + ':' + item.head)) alone.push([item.block, item.head]);
   }
-  if (alone.length) groups.push({title: 'without a pair', pair: true, heads: alone});
+  if (alone.length) groups.push({title: 'Not paired', pair: true, heads: alone});
   return groups;
 }
 
@@ -111,27 +111,27 @@ function gridGroup(group, cells, model) {
 
 /* Describes the maps, the source of the numbers, and the sort key. */
 function gridNote(state, data, progress) {
-  const survey = state.survey, maps = `Maps are for this image, ${data.images[state.image].name}. `;
-  if (!survey) return maps + 'Measuring the heads over the images of this page …';
+  const survey = state.survey, maps = `The maps show the selected image, ${data.images[state.image].name}. `;
+  if (!survey) return maps + 'Measuring the heads over the images on this page …';
   const meanings = {
-    entropy: ' Entropy: how evenly the weights of a head are spread, in nats.',
-    distance: ' Distance: mean distance from a patch to the patches it attends to.',
+    entropy: ' Entropy: how evenly a head spreads its weights, in nats.',
+    distance: ' Distance: the mean distance from a patch to the patches it attends to, in patches.',
     importance: survey.byPage ? ' Effect on the loss: how much the loss changes when the head is switched off.'
-      : ' Importance: to first order, how much the loss changes without the head.',
-    likeness: ' Similarity: Jensen-Shannon divergence of two heads of a block, 0 if identical, 0.69 if they share ' +
-      'nothing.',
+      : ' Importance: a first-order estimate of how much the loss changes without the head.',
+    likeness: ' Similarity: the Jensen-Shannon divergence of two heads of a block, 0 if they are identical and 0.69 (ln 2) if they ' +
+      'have no key in common.',
   };
   const busy = progress === null ? ''
-    : ` Measuring the effect on the loss, each head switched off in turn: ${percent(progress)} done …`;
+    : ` Measuring the effect on the loss by switching off each head in turn: ${percent(progress)} done …`;
   return maps + surveySource(survey) + (busy || meanings[state.sort] || '');
 }
 
 /* Importance is expensive and may be computed from fewer images. */
 function surveySource({images, importance_images: fewer, byPage}) {
-  const by = byPage ? 'measured in this page' : 'measured by mha', over = `over ${plural(images, 'image')}`;
+  const by = byPage ? 'measured on this page' : 'measured by mha', over = `over ${plural(images, 'image')}`;
   const worth = importanceName({byPage});
-  if (fewer === images) return `Entropy, distance, ${worth}, twins: ${by} ${over}.`;
-  return `Entropy, distance, twins: ${by} ${over}${fewer ? `, ${worth} over ${fewer}` : ''}.`;
+  if (fewer === images) return `Entropy, distance, ${worth} and similarity were ${by} ${over}.`;
+  return `Entropy, distance and similarity were ${by} ${over}${fewer ? `, ${worth} over ${fewer}` : ''}.`;
 }
 
 /* ---- One head ---------------------------------------------------------------------------------------------------- */
@@ -178,14 +178,14 @@ function gridScale(state, model, map) {
 }
 
 function gridCaption(state, b, h) {
-  const survey = surveyOf(state, b, h), name = `${b + 1}.${h + 1}`;
+  const survey = surveyOf(state, b, h), name = `${b}.${h}`;
   if (!survey || state.sort === 'place' || state.sort === 'likeness') return name;
   return survey[state.sort] === null ? name : `${name}: ${shortNumber(survey[state.sort])}`;
 }
 
 function gridWords(state, model, b, h) {
   const survey = surveyOf(state, b, h);
-  const lines = [`Block ${b + 1}, head ${h + 1}` + (state.gates[b][h] ? '' : ' (switched off)')];
+  const lines = [`Block ${b}, head ${h}` + (state.gates[b][h] ? '' : ' (switched off)')];
   if (!survey) return lines;
   if (survey.words) lines.push('over all images: ' + survey.words);
   lines.push(`entropy ${shortNumber(survey.entropy)} nats`,
@@ -193,7 +193,7 @@ function gridWords(state, model, b, h) {
   if (survey.importance !== null && survey.importance !== undefined) {
     lines.push(`${importanceName(state.survey)} ${shortNumber(survey.importance)}`);
   }
-  if (survey.twin) lines.push(`most similar to head ${survey.twin}, divergence ${shortNumber(survey.divergence)}`);
+  if (survey.twin !== null) lines.push(`most similar to head ${survey.twin}, divergence ${shortNumber(survey.divergence)}`);
   return lines;
 }
 

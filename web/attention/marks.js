@@ -8,8 +8,8 @@ function headWords({words, heads}, layer, head) {
 
 /* The kinds with a mark, by their words, and what the legend says. */
 const headKinds = [
-  {name: 'induction', words: 'induction', letter: 'I', text: 'induction: mostly to what followed the same token before'},
-  {name: 'previous', words: 'the previous token', letter: 'P', text: 'mostly to the previous token'},
+  {name: 'induction', words: 'induction', letter: 'I', text: 'induction: attends mostly to the token that followed an earlier occurrence of the same token'},
+  {name: 'previous', words: 'the previous token', letter: 'P', text: 'attends mostly to the previous token'},
 ];
 
 function headKind(attention, layer, head) {
@@ -19,15 +19,24 @@ function headKind(attention, layer, head) {
 
 const kindMark = ({name, letter}) => element('span', {class: `head-mark ${name}`, 'data-letter': letter, 'aria-hidden': true});
 
-/* The mark of a head; null for most. Its words are said beside it. */
-function headMark(attention, layer, head) {
-  const kind = headKind(attention, layer, head);
-  return kind && kindMark(kind);
+/* Shows the mark of a head, which most do not have, as the last part of its button. Its words are said beside it. */
+function showMark(button, attention, layer, head) {
+  const kind = headKind(attention, layer, head), old = button.querySelector('.head-mark');
+  if (old) old.remove();
+  if (kind) button.append(kindMark(kind));
+  return Boolean(kind);
 }
 
-/* What the marks mean; null if no head has one. */
-function marksLegend(attention) {
+/* What the marks mean; hidden if no head has one. The names of heads follow the text: update() shows those of other maps. */
+function createMarksLegend(attention) {
+  const legend = element('p', {class: 'hint marks-legend'});
+  const update = () => legend.replaceChildren(...marksInWords(attention));
+  update();
+  return {element: legend, update};
+}
+
+function marksInWords(attention) {
   const found = new Set(attention.facts.map(({layer, head}) => headKind(attention, layer, head)));
   const shown = headKinds.filter((kind) => found.has(kind));
-  return shown.length ? element('p', {class: 'hint marks-legend'}, shown.map((kind) => element('span', null, kindMark(kind), ` ${kind.text}`))) : null;
+  return shown.map((kind) => element('span', null, kindMark(kind), ` ${kind.text}`));
 }

@@ -5,7 +5,7 @@
 const headlines = {
   vit: 'Look inside a Vision Transformer',
   train: 'Watch a transformer learn',
-  attention: 'Where attention goes',
+  attention: 'Attention weights, head by head',
   text: 'What the heads of a language model attend to',
 };
 
@@ -21,7 +21,7 @@ function modelFacts(data, model) {
     .reduce((sum, part) => sum + part.shape.reduce((product, size) => product * size, 1), 0);
   const facts = ['Vision Transformer', plural(c.depth, 'block'), countsInWords(c.heads, 'head'),
     `width ${c.width}`, `${plural(model.patches, 'patch', 'patches')} of ${c.patch} × ${c.patch}`,
-    model.first ? 'class token' : 'mean of the patches', `${parameters.toLocaleString('en')} parameters`];
+    model.first ? 'class token' : 'mean pooling', `${parameters.toLocaleString('en')} parameters`];
   if (c.kv_heads.some((count, b) => count !== c.heads[b])) {
     facts.splice(3, 0, countsInWords(c.kv_heads, 'key/value head'));
   }
@@ -43,7 +43,7 @@ function pageHead(data, facts, panels, lead, tools) {
 
 /* ---- The answer -------------------------------------------------------------------------------------------------- */
 
-/* "7 with 95.8 %", beside the image that was read. */
+/* "Prediction: 7 (95.8 %)", beside the image. */
 function createAnswer(store, model, data) {
   const canvas = element('canvas', {class: 'map', 'aria-hidden': true});
   const answer = element('b', {id: 'answer'}), share = element('span', {id: 'answer-share'});
@@ -52,7 +52,7 @@ function createAnswer(store, model, data) {
     const {result, image, gates} = store.get(), off = countOff(gates), best = bestOf(result.logits), shown = data.images[image], known = hasLabel(shown);
     drawPicture(canvas, shown.bytes, model.config.rows, model.config.columns);
     answer.textContent = String(best);
-    share.textContent = percent(result.probabilities[best]);
+    share.textContent = `(${probabilityWords(result.probabilities[best])})`;
     name.textContent = shown.name + (off ? ` · ${plural(off, 'head')} off` : '');
     answer.classList.toggle('wrong', known && shown.label !== best);
     answer.title = known ? `label ${shown.label}` : '';
@@ -60,7 +60,7 @@ function createAnswer(store, model, data) {
   store.on(['result', 'theme'], update);
   update();
   return element('div', {class: 'reading'}, canvas, element('p', null,
-    element('span', {class: 'reading-line'}, 'reads ', answer, ' with ', share), name));
+    element('span', {class: 'reading-line'}, 'Prediction: ', answer, ' ', share), name));
 }
 
 const hasLabel = ({label}) => label !== null && label !== undefined;

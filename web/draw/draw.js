@@ -46,7 +46,7 @@ function createDrawPanel(store, model, data) {
     const fitted = sheet.isEmpty() ? null : kept ? {bytes: base.bytes, doubt: ''} : fitDrawing(model, sheet.pixels());
     parts.update(sheet);
     if (!fitted || fitted.blank) {
-      notice(fitted && base ? `There is no ink in ${base.name}.` : '');
+      notice(fitted && base ? `${base.name} is blank.` : '');
       return forget();
     }
     notice(fitted.doubt ? `This may not be a digit: ${fitted.doubt}.` : '');
@@ -106,8 +106,8 @@ function createDrawPanel(store, model, data) {
     }
   }
 
-  const text = 'Draw with the mouse, a finger or a pen; or choose a picture, drop it on this page or paste it. The digit is ' +
-    'centred and scaled like those of MNIST. The prediction, every head and all other panels follow.';
+  const text = 'Draw with a mouse, a finger or a pen, or choose, drop or paste a picture. The digit is centred and scaled ' +
+    'like the digits of MNIST. The prediction and all other panels follow as you draw.';
   const panel = {
     id: 'draw',
     title: 'Draw a digit',
@@ -190,7 +190,7 @@ function drawingItems(text, model) {
     return strokes && strokes.map((stroke) => ({kind: 'stroke', ...stroke}));
   }
   if (text[0] !== 'i' || bytes.length !== rows * columns) return null;
-  return [{kind: 'image', name: 'a drawing', bytes, rows, columns}];
+  return [{kind: 'image', name: 'your drawing', bytes, rows, columns}];
 }
 
 /* ---- Parts ------------------------------------------------------------------------------------------------------- */
@@ -206,12 +206,12 @@ function createDrawParts(model) {
   const noticeLine = element('p', {class: 'notice', id: 'draw-notice', role: 'status', hidden: true});
   const seen = element('canvas', {class: 'map seen', 'aria-hidden': true});
   const answer = element('p', {class: 'answer', id: 'draw-answer'});
-  const hint = element('p', {class: 'hint', id: 'draw-hint'}, 'Draw a digit to see its prediction, and where every head ' +
-    'looks while you draw.');
+  const hint = element('p', {class: 'hint', id: 'draw-hint'}, 'Draw a digit to see the prediction and what each head attends to ' +
+    'while you draw.');
   const columns = createColumns(model), live = createLiveMaps(model);
   const out = element('div', {class: 'draw-out'},
     element('div', {class: 'draw-answer'},
-      element('figure', {class: 'seen-figure'}, seen, element('figcaption', null, 'what the model sees')), answer,
+      element('figure', {class: 'seen-figure'}, seen, element('figcaption', null, 'What the model sees')), answer,
       columns.element), live.element);
   const side = element('div', {class: 'draw-side'}, frame,
     element('div', {class: 'draw-tools', role: 'group', 'aria-label': 'Drawing'}, pen, eraser, undo, clear,
@@ -247,7 +247,7 @@ function createDrawParts(model) {
       hint.hidden = Boolean(image);
       out.hidden = !image;
       this.frame.firstChild.setAttribute('aria-label', image ? `The drawing: ${answerWords(state.result.probabilities)}`
-        : 'The sheet, empty. Draw a digit, or choose a picture.');
+        : 'The drawing area is empty. Draw a digit or choose a picture.');
       if (!image) return;
       const best = bestOf(state.result.probabilities);
       drawPicture(seen, image.bytes, model.config.rows, model.config.columns);
@@ -265,7 +265,7 @@ function drawSvg(state, model, data, shown) {
   const high = mapHeight(model, size);
   const parts = [svgLabel(24, 38, 'Draw a digit', {size: 20, weight: 600})];
   if (!shown) {
-    parts.push(svgLabel(24, 66, 'Nothing is drawn.', {size: 13, fill: colours.soft}));
+    parts.push(svgLabel(24, 66, 'Nothing has been drawn.', {size: 13, fill: colours.soft}));
     return svgDocument(420, 90, parts.join('\n'), 'Draw a digit');
   }
   const {image, result} = shown;

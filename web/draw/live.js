@@ -30,7 +30,7 @@ function createLiveMaps(model) {
   const heads = model.blocks.map((block) => Array.from({length: block.heads}, canvas)), rollout = canvas();
   const words = element('p', {class: 'hint', id: 'live-words'});
   const rows = heads.map((row, b) => element('div', {class: 'live-row', style: `--heads:${most}`},
-    element('span', {class: 'live-name', 'aria-hidden': true}, `block ${b + 1}`),
+    element('span', {class: 'live-name', 'aria-hidden': true}, `block ${b}`),
     element('div', {class: 'cells'}, row)));
   return {
     element: element('div', {class: 'live', role: 'group', 'aria-label': 'Attention of every head to the drawing'},
@@ -45,8 +45,8 @@ function createLiveMaps(model) {
       const row = rolloutRow(model, rollOut(model, state.result.maps, state.gates)[last], 'read-out', 0);
       const own = model.first ? 0 : -1, high = rolloutMax([row], own);
       drawLiveMap(rollout, model, row, {scale: weightScale(state.scale, 1 / model.tokens, high), cells, stamp});
-      words.textContent = `Heads: attention from ${tokenName(model, state.token)}. Rollout: an estimate of what the ` +
-        'prediction is based on, over all blocks.';
+      words.textContent = `Heads: attention from ${tokenName(model, state.token)}. Rollout: an estimate, over all blocks, of ` +
+        'how much each patch contributes to the prediction.';
     },
   };
 }
@@ -74,8 +74,8 @@ function createColumns(model) {
   };
 }
 
-/* "7 with 98.2 %, then 1 with 1.20 %". */
+/* "7 (98.2 %), then 1 (1.20 %)". */
 function answerWords(probabilities) {
   const [best, second] = topTwo(probabilities);
-  return `${best} with ${percent(probabilities[best])}, then ${second} with ${percent(probabilities[second])}`;
+  return `${best} (${probabilityWords(probabilities[best])}), then ${second} (${probabilityWords(probabilities[second])})`;
 }

@@ -106,6 +106,23 @@ PAGE_API(page_parameter_numbers) int page_parameter_numbers(const page *p, const
     return count;
 }
 
+PAGE_API(page_parameters) int page_parameters(const page *p) { return (int)mha_model_parameter_count(p->model); }
+
+PAGE_API(page_parameter_name) const char *page_parameter_name(const page *p, int n)
+{
+    return mha_model_parameter_get(p->model, n).name;
+}
+
+PAGE_API(page_parameter_size) int page_parameter_size(const page *p, int n, int axis)
+{
+    mha_tensor t = mha_model_parameter_get(p->model, n).tensor;
+    return axis >= 0 && axis < t.rank ? (int)t.size[axis] : 0;
+}
+
+PAGE_API(page_mean) float page_mean(const page *p) { return p->about.mean; }
+
+PAGE_API(page_deviation) float page_deviation(const page *p) { return p->about.deviation; }
+
 /* ---- Results ---------------------------------------------------------------------------------------------------- */
 
 PAGE_API(page_numbers) const float *page_numbers(const page *p, int kind)

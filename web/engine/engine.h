@@ -36,10 +36,10 @@ typedef enum page_kind {
     PAGE_X,          /* (T,M) */
     PAGE_READ,       /* (T,M) */
     PAGE_Q,          /* (H,T,D) */
-    PAGE_K,          /* (G,T,D) */
-    PAGE_V,          /* (G,T,D) */
-    PAGE_SCORES,     /* (H,T,T); -infinity where a key is not visible */
-    PAGE_WEIGHTS,    /* (H,T,T) */
+    PAGE_K,          /* (G,S,D); S is T, or of cross-attention the rows of the encoder */
+    PAGE_V,          /* (G,S,D) */
+    PAGE_SCORES,     /* (H,T,S); -infinity where a key is not visible */
+    PAGE_WEIGHTS,    /* (H,T,S) */
     PAGE_HEADS,      /* (H,T,D), also of heads that are off */
     PAGE_ATTENDED,   /* (T,M) */
     PAGE_MIDDLE,     /* (T,M) */
@@ -68,6 +68,15 @@ int page_switch_off(page *p, const unsigned char *off, int count);
 /* A parameter, and how many numbers it has; NULL and 0 if there is none of that name. */
 const float *page_parameter(const page *p, const char *name);
 int page_parameter_numbers(const page *p, const char *name);
+
+/* All parameters, in the order of a file: how many there are, their names, and their sizes, 0 past the last axis. */
+int page_parameters(const page *p);
+const char *page_parameter_name(const page *p, int n);
+int page_parameter_size(const page *p, int n, int axis);
+
+/* A pixel x from 0 to 1 goes in as (x - mean) / deviation. */
+float page_mean(const page *p);
+float page_deviation(const page *p);
 
 /* Runs the model on an image of bytes (rows,columns): logits, probabilities, hidden states and, if wanted is 1 or more, maps;
  * if it is 2, also statistics, divergences and effective. */
@@ -102,7 +111,7 @@ int page_fit(page *p, const unsigned char *pixels, int rows, int columns);
 /* Why the last picture may not be a digit; "" if nothing speaks against it. */
 const char *page_doubt(void);
 
-/* The calls of write.c and generate.c are in the module of pages for text alone, and those of rollout.c, fit.c and train.c in the other: each
+/* The calls of write.c, names.c and generate.c are in the module of pages for text alone, and those of rollout.c, fit.c and train.c in the other: each
  * page carries what it needs. */
 
 /* ---- write.c: texts ------------------------------------------------------------------------------------------------ */
@@ -116,7 +125,7 @@ int page_run_tokens(page *p, const int32_t *ids, int count, int wanted);
  * decoder's. */
 int page_run_pair(page *p, const int32_t *ids, int count, const int32_t *target, int target_count, int wanted);
 
-/* What lies inside the block of an attention, which must not be a cross-attention, as page_inside_image: of a model with an
+/* What lies inside the block of an attention, or inside its cross-attention, as page_inside_image: of a model with an
  * encoder, with a target for its decoder; of others, without. */
 int page_inside_tokens(page *p, int attention, const int32_t *ids, int count, const int32_t *target, int target_count);
 
@@ -141,6 +150,15 @@ const int32_t *page_ids(const page *p);
 const char *page_word(page *p, int id, int target);
 const char *page_text(page *p, const int32_t *ids, int count, int target);
 int page_text_length(const page *p);
+
+/* ---- names.c: what heads attend to ------------------------------------------------------------------------------------ */
+
+/* What every head attends to in a text, in words (mha_text_head), a line for each head, in the order of the maps: over the ids, of which
+ * `before` and `after` at the ends are special tokens that belong to no text, and over `repeats` sequences of random tokens that are
+ * repeated. Of a model with two stacks, the ids are those of the encoder, all of them. NULL on error, also for a text of a single token.
+ * Valid until the next call; page_text_length has its bytes. */
+const char *page_names(page *p, const int32_t *ids, int count, int before, int after, const int32_t *target,
+                       int target_count, int repeats);
 
 /* ---- generate.c: what comes next ------------------------------------------------------------------------------------- */
 

@@ -24,6 +24,28 @@ function decodeBase64(text) {
   return bytes;
 }
 
+function encodeBase64(bytes) {
+  const parts = [];
+  for (let at = 0; at < bytes.length; at += 32768) parts.push(String.fromCharCode(...bytes.subarray(at, at + 32768)));
+  return btoa(parts.join(''));
+}
+
+/* A safetensors file of float32 tensors, [{name, shape, numbers}], with notes as its metadata. */
+function tensorFile(tensors, notes) {
+  const header = {__metadata__: notes};
+  let end = 0;
+  for (const {name, shape, numbers} of tensors) header[name] = {dtype: 'F32', shape, data_offsets: [end, (end += 4 * numbers.length)]};
+  const text = JSON.stringify(header), head = new TextEncoder().encode(text.padEnd(8 * Math.ceil(text.length / 8)));
+  const file = new Uint8Array(8 + head.length + end), view = new DataView(file.buffer);
+  view.setBigUint64(0, BigInt(head.length), true);
+  file.set(head, 8);
+  for (const {name, numbers} of tensors) {
+    const from = 8 + head.length + header[name].data_offsets[0];
+    numbers.forEach((x, n) => view.setFloat32(from + 4 * n, x, true));
+  }
+  return file;
+}
+
 async function unpackGzip(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
   return new Uint8Array(await new Response(stream).arrayBuffer());
@@ -44,7 +66,7 @@ function createEngine(calls, files) {
   const withCopies = (arrays, use) => {
     const places = arrays.map((array) => calls.page_allocate(array.byteLength || 1));
     try {
-      if (places.includes(0)) throw new Error('The engine has no memory left.');
+      if (places.includes(0)) throw new Error('The engine is out of memory.');
       arrays.forEach((array, n) => new Uint8Array(calls.memory.buffer, places[n], array.byteLength)
         .set(new Uint8Array(array.buffer, array.byteOffset, array.byteLength)));
       return use(...places);
@@ -117,6 +139,15 @@ function createEngineModel(calls, page, tools) {
         const count = calls.page_parameter_numbers(page, at);
         return count ? floatsAt(calls.page_parameter(page, at), count) : null;
       });
+    },
+    /* All parameters as a file of safetensors, with these notes beside the mean and deviation of pixels. */
+    file(notes) {
+      const sizes = (n) => Array.from({length: 4}, (_, axis) => calls.page_parameter_size(page, n, axis)).filter((size) => size > 0);
+      const tensors = Array.from({length: calls.page_parameters(page)}, (_, n) => {
+        const name = textAt(calls.page_parameter_name(page, n));
+        return {name, shape: sizes(n), numbers: this.parameter(name)};
+      });
+      return tensorFile(tensors, {...notes, mean: String(calls.page_mean(page)), deviation: String(calls.page_deviation(page))});
     },
     /* wanted: 0 for logits and hidden states, 1 for maps as well, 2 for statistics as well. */
     run: (pixels, wanted) => check(withCopies([pixels], (at) => calls.page_run(page, at, wanted))),

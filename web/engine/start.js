@@ -10,7 +10,7 @@ async function loadPageEngine() {
   const place = document.getElementById('mha-engine');
   if (!/^\{"kind":"(vit|train)"/.test(document.getElementById('mha-data').textContent)) return null;
   try {
-    if (!place) throw new Error('It was written by an mha that was built without its WebAssembly engine.');
+    if (!place) throw new Error('It was created by an mha that was built without its WebAssembly engine.');
     return await startEngine(decodeBase64(place.textContent));
   } catch (error) {
     return failPage('This page cannot run its model.', error);

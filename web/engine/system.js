@@ -102,7 +102,7 @@ function createSystem() {
       return 0;
     },
     proc_exit(code) {
-      throw new Error(`the engine has stopped with ${code}`);
+      throw new Error(`The engine exited with code ${code}.`);
     },
   };
 

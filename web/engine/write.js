@@ -64,11 +64,17 @@ function createEngineWriter(calls, page, {take, takeInside}, {withCopies, check,
         (at, other) => calls.page_run_pair(page, at, ids.length, other, target.length, wanted)));
       return wanted ? mapsOf([ids.length, target.length]) : [];
     },
-    /* What lies inside the block of an attention that is not a cross-attention; a model with two stacks needs a target. */
+    /* What lies inside the block of an attention, or inside its cross-attention; a model with two stacks needs a target. */
     insideTokens(attention, ids, target = []) {
       check(withCopies([Int32Array.from(ids), Int32Array.from(target)],
         (at, other) => calls.page_inside_tokens(page, attention, at, ids.length, other, target.length)));
       return takeInside();
+    },
+    /* What every head attends to in a text, in words; `sides` are how many special tokens it begins and ends with. */
+    names(ids, sides, target = [], repeats = 16) {
+      const text = textOrError(withCopies([Int32Array.from(ids), Int32Array.from(target)],
+        (at, other) => calls.page_names(page, at, ids.length, ...sides, other, target.length, repeats)));
+      return text.split('\n').slice(0, -1);
     },
     /* The most likely tokens behind a row of the last run, or in its place if it is a mask: [{id, word, p}], best first, 20 at most. */
     next(row, settings = {}) {

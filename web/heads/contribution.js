@@ -7,8 +7,8 @@
 function contributionParts(model) {
   const heads = model.blocks.flatMap((block, b) => Array.from({length: block.heads}, (_, h) => [b, h]));
   const parts = [{kind: 'embedding', name: 'Embedding'},
-    ...heads.map(([block, head]) => ({kind: 'head', block, head, name: `Block ${block + 1}, head ${head + 1}`})),
-    ...model.blocks.map((_, block) => ({kind: 'mlp', block, name: `Block ${block + 1}, MLP`})),
+    ...heads.map(([block, head]) => ({kind: 'head', block, head, name: `Block ${block}, head ${head}`})),
+    ...model.blocks.map((_, block) => ({kind: 'mlp', block, name: `Block ${block}, MLP`})),
     {kind: 'biases', name: 'Biases'}];
   return parts.map((part, row) => ({...part, row}));
 }
@@ -31,21 +31,21 @@ function createContributionPanel(store, model, data) {
   const parts = contributionParts(model), cells = parts.map((part) => createContributionCell(store, part));
   const total = element('p', {class: 'verdict', id: 'contribution-sum', role: 'status'});
   const title = 'What heads add to the logits';
-  const text = 'The logits are a sum: every head, every MLP and the embedding add a row to the residual stream, which ' +
-    'the final norm scales and the classification head turns into logits. Numbers are what each part adds by itself; ' +
-    'what a head changes in later blocks counts there. With all heads on.';
+  const text = 'Each logit is a sum: every head, every MLP and the embedding add a row to the residual stream, which ' +
+    'the final norm scales and the classification head turns into logits. The numbers are direct contributions; ' +
+    'what a head changes in later blocks is counted there. All heads are on.';
   const choices = [['predicted', 'logit of the prediction'], ['margin', 'prediction − runner-up'],
     ...Array.from({length: model.config.classes}, (_, c) => [String(c), `logit of ${c}`])];
   const of = (kind, block) => cells.filter((cell) => cell.part.kind === kind && cell.part.block === block)
     .map((cell) => cell.element);
-  const rows = model.blocks.map((_, b) => contributionRow(`Block ${b + 1}`, [...of('head', b), ...of('mlp', b)]));
+  const rows = model.blocks.map((_, b) => contributionRow(`Block ${b}`, [...of('head', b), ...of('mlp', b)]));
   const panel = {
     id: 'contribution',
     title,
     element: panelFrame('contribution', title, text,
       [storeControl(store, 'contribution', 'Show', choices)],
-      element('div', {class: 'adds', role: 'group', 'aria-label': 'Parts of the sum'}, rows,
-        contributionRow('Rest', [...of('embedding'), ...of('biases')])), total),
+      roveFocus(element('div', {class: 'adds', role: 'group', 'aria-label': 'Parts of the sum'}, rows,
+        contributionRow('Rest', [...of('embedding'), ...of('biases')])), 'button'), total),
     toSvg: () => contributionSvg(store.get(), model, data, parts),
   };
   const update = () => {
@@ -73,7 +73,7 @@ function contributionRow(name, cells) {
 /* A number on a tint of its size: one colour for what is added, another for what is taken away. */
 function createContributionCell(store, part) {
   const tint = element('i', {'aria-hidden': true}), number = element('b');
-  const label = {head: `head ${part.head + 1}`, mlp: 'MLP'}[part.kind] || part.name.toLowerCase();
+  const label = {head: `head ${part.head}`, mlp: 'MLP'}[part.kind] || part.name.toLowerCase();
   const inside = [tint, element('span', null, label), ' ', number], isHead = part.kind === 'head';
   const node = isHead ? element('button', {type: 'button', class: 'add', 'data-block': part.block,
     'data-head': part.head, onclick: () => store.set({block: part.block, head: part.head})}, inside)
@@ -87,7 +87,7 @@ function createContributionCell(store, part) {
       tint.className = value < 0 ? 'less' : 'more';
       if (!isHead) return;
       node.setAttribute('aria-pressed', String(state.block === part.block && state.head === part.head));
-      node.setAttribute('aria-label', `${label} ${number.textContent}, block ${part.block + 1}`);
+      node.setAttribute('aria-label', `${label} ${number.textContent}, block ${part.block}`);
     },
   };
 }
@@ -103,11 +103,11 @@ function contributionSvg(state, model, data, parts) {
       {size: 13, fill: colours.soft})];
   const place = (part) => ({head: [part.head, part.block], mlp: [most, part.block],
     embedding: [0, model.blocks.length], biases: [1, model.blocks.length]})[part.kind];
-  model.blocks.forEach((_, b) => body.push(svgLabel(24, 103 + b * high, `Block ${b + 1}`, {size: 12, fill: colours.soft})));
+  model.blocks.forEach((_, b) => body.push(svgLabel(24, 103 + b * high, `Block ${b}`, {size: 12, fill: colours.soft})));
   for (const part of parts) {
     const [across, down] = place(part), x = left + across * wide, y = 84 + down * high, value = shown.values[part.row];
     const share = Math.min(1, Math.abs(value) / shown.most) * 0.4;
-    const label = {head: String(part.head + 1), mlp: 'MLP', embedding: 'emb.', biases: 'biases'}[part.kind];
+    const label = {head: String(part.head), mlp: 'MLP', embedding: 'emb.', biases: 'biases'}[part.kind];
     body.push(`<rect x="${x}" y="${y}" width="${wide - 4}" height="${high - 4}" rx="4" fill="${value < 0 ? bad : colours.accent}" ` +
       `fill-opacity="${svgNumber(share)}"/>`, svgLabel(x + 6, y + 18, label, {size: 11, fill: colours.soft}),
     svgLabel(x + wide - 10, y + 18, logitText(value), {size: 13, anchor: 'end'}));

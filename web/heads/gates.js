@@ -8,7 +8,7 @@ function createGatesPanel(store, model, data) {
   const bars = createBars(model);
   const verdict = element('p', {class: 'verdict', id: 'verdict', role: 'status'});
   const canvas = element('canvas', {class: 'map', role: 'img'});
-  const text = 'Switch heads off to see how the prediction changes. Most heads have little effect; a few matter.';
+  const text = 'Switch heads off to see how the prediction changes. Typically most heads have little effect and a few have a large one.';
   const panel = {
     id: 'gates',
     title: 'Switch heads off',
@@ -37,12 +37,12 @@ function countOff(gates) {
 function gatesVerdict(state, image) {
   const off = countOff(state.gates), before = bestOf(state.baseline.logits), after = bestOf(state.result.logits);
   const truth = image.label === null || image.label === undefined ? '' : ` The label is ${image.label}.`;
-  const now = `${after} with ${percent(state.result.probabilities[after])}`;
-  if (!off) return `All heads on: predicted ${now}.${truth}`;
-  const was = `${percent(state.baseline.probabilities[before])} with all on`;
+  const now = `${after} (${probabilityWords(state.result.probabilities[after])})`;
+  if (!off) return `All heads on: the prediction is ${now}.${truth}`;
+  const was = `with all heads on it was ${after === before ? '' : `${before}, with `}${probabilityWords(state.baseline.probabilities[before])}`;
   const start = `${plural(off, 'head')} off: `;
-  if (after === before) return `${start}still ${now}, ${was}.${truth}`;
-  return `${start}the prediction becomes ${now}; it was ${before}, ${was}.${truth}`;
+  if (after === before) return `${start}the prediction is still ${now}; ${was}.${truth}`;
+  return `${start}the prediction becomes ${now}; ${was}.${truth}`;
 }
 
 /* ---- Switches ---------------------------------------------------------------------------------------------------- */
@@ -60,17 +60,17 @@ function createSwitches(store, model) {
       return cell.element;
     });
     const buttons = [['off', 0], ['on', 1]].map(([word, gate]) => element('button', {type: 'button', class: 'small',
-      'data-block': b, 'data-all': word, 'aria-label': `Block ${b + 1}: all ${word}`,
+      'data-block': b, 'data-all': word, 'aria-label': `Block ${b}: all ${word}`,
       onclick: () => setBlock(b, gate)}, 'all ' + word));
-    return element('div', {class: 'switch-row', role: 'group', 'aria-label': `Block ${b + 1}`},
-      element('div', {class: 'switch-head'}, element('span', null, `Block ${b + 1}`), buttons),
+    return element('div', {class: 'switch-row', role: 'group', 'aria-label': `Block ${b}`},
+      element('div', {class: 'switch-head'}, element('span', null, `Block ${b}`), buttons),
       element('div', {class: 'switch-cells'}, boxes));
   });
   const allOn = element('button', {type: 'button', id: 'all-on', onclick: () => setBlock(null, 1)}, 'All on');
   return {
-    element: element('div', {class: 'switches', role: 'group', 'aria-label': 'Heads, block by block'},
-      element('div', {class: 'switch-all'}, element('p', {class: 'hint'}, 'A number is a head; filled: on.'), allOn),
-      rows),
+    element: roveFocus(element('div', {class: 'switches', role: 'group', 'aria-label': 'Heads, block by block'},
+      element('div', {class: 'switch-all'}, element('p', {class: 'hint'}, 'Each button is a head; blue means on.'), allOn),
+      rows), 'input, button'),
     update(state) {
       cells.forEach((cell) => cell.update(state));
       allOn.disabled = countOff(state.gates) === 0;
@@ -80,13 +80,13 @@ function createSwitches(store, model) {
 
 function createSwitch(store, b, h) {
   const box = element('input', {type: 'checkbox', 'data-block': b, 'data-head': h,
-    'aria-label': `Block ${b + 1}, head ${h + 1}`});
+    'aria-label': `Block ${b}, head ${h}`});
   box.addEventListener('change', () => {
     const set = (old, block, head) => (block === b && head === h ? Number(box.checked) : old);
     store.set({gates: changeGates(store.get().gates, set)});
   });
-  const label = element('label', {class: 'switch'}, box, element('span', {'aria-hidden': true}, String(h + 1)));
-  attachTip(label, () => [`Block ${b + 1}, head ${h + 1}`, store.get().gates[b][h] ? 'on' : 'off']);
+  const label = element('label', {class: 'switch'}, box, element('span', {'aria-hidden': true}, String(h)));
+  attachTip(label, () => [`Block ${b}, head ${h}`, store.get().gates[b][h] ? 'on' : 'off']);
   return {
     element: label,
     update(state) {
@@ -143,7 +143,7 @@ function gatesSvg(state, model, data) {
   const parts = [svgLabel(left, 38, 'Heads switched off', {size: 20, weight: 600}),
     svgLabel(left, 58, `${data.title}, ${image.name}. ${gatesVerdict(state, image)}`, {size: 13, fill: colours.soft})];
   model.blocks.forEach((block, b) => {
-    parts.push(svgLabel(left + 14, 98 + b * step, `${b + 1}`, {size: 12, anchor: 'end', fill: colours.soft}));
+    parts.push(svgLabel(left + 14, 98 + b * step, `${b}`, {size: 12, anchor: 'end', fill: colours.soft}));
     for (let h = 0; h < block.heads; h++) {
       const on = state.gates[b][h] !== 0;
       parts.push(`<rect x="${left + 28 + h * 26}" y="${84 + b * step}" width="18" height="18" rx="4" ` +

@@ -8,10 +8,10 @@ function createLookPanel(store, model, data) {
   const picker = createPatchPicker(store, model, data);
   const large = createLargeMap(store, model, data);
   const wall = createMapWall(store, model, data);
-  const text = 'Select a patch of the image, or the class token, from which the prediction is computed. Each ' +
-    'map shows how one head distributes its attention from there: 100\u00a0% over all patches' +
-    (model.first ? ' and the class token, the square below.' : '.') + ' Below it are the head and its largest weight. ' +
-    `Colour starts at the uniform weight, ${equalWords(1 / model.tokens)}, so uniform attention is pale.`;
+  const text = `Select a patch of the image${model.first ? ', or the class token, from which the prediction is computed' : ''}. Each ` +
+    `map shows how one head distributes that token's attention over all patches${model.first ? ' and the class token (the square below)' : ''}; ` +
+    'the weights add up to 100\u00a0%. The caption names the head and its largest weight. ' +
+    `The colour scale starts at the uniform weight, ${equalWords(1 / model.tokens)}, so uniform attention is pale.`;
   const panel = {
     id: 'look',
     title: 'Attention maps',
@@ -48,8 +48,8 @@ function lookScale(state, model, which) {
 /* The description of a head for screen readers and the tip. */
 function lookWords(state, model, b, h) {
   const row = describeRow(lookRow(state, model, b, h)), survey = surveyOf(state, b, h);
-  const lines = [`Block ${b + 1}, head ${h + 1}` + (state.gates[b][h] ? '' : ' (switched off)'),
-    `most on ${tokenName(model, row.most)}: ${percent(row.share)}`,
+  const lines = [`Block ${b}, head ${h}` + (state.gates[b][h] ? '' : ' (switched off)'),
+    `largest weight ${percent(row.share)}, on ${tokenName(model, row.most)}`,
     `effective number of keys ${shortNumber(row.effective)}`];
   if (survey && survey.words) lines.push('over all images: ' + survey.words);
   return lines;
@@ -81,7 +81,7 @@ function createPatchPicker(store, model, data) {
   return {
     element: element('div', {class: 'pick'}, button,
       element('div', {class: 'pick-foot'}, where, classButton),
-      element('p', {class: 'hint key-hint'}, 'Arrow keys move the patch', model.first ? '; c selects the class token.' : '.')),
+      element('p', {class: 'hint key-hint'}, 'Arrow keys move the selection', model.first ? '; C selects the class token.' : '.')),
     update(state) {
       const place = tokenPlace(model, state.token), p = model.config.patch;
       drawPicture(canvas, data.images[state.image].bytes, rows, columns);
@@ -140,7 +140,7 @@ function createLargeMap(store, model, data) {
       shown = lookRow(state, model, block, head);
       drawMap(canvas, model, shown, {...mapLook(state, model, data, [block, head]), numbers: model.across <= 16});
       title.textContent = lines[0];
-      words.textContent = `Numbers are percentages: ${lines.slice(1).join('; ')}.`;
+      words.textContent = `Numbers are percentages; ${lines.slice(1).join('; ')}.`;
       canvas.setAttribute('aria-label', `From ${tokenName(model, state.token)}: ${lines.join(', ')}`);
     },
   };
@@ -170,9 +170,10 @@ function createMapWall(store, model, data) {
     const row = Array.from({length: block.heads}, (_, h) => createWallCell(store, model, b, h));
     cells.push(...row);
     wall.append(element('div', {class: 'wall-row'},
-      element('span', {class: 'wall-block', 'aria-hidden': true}, element('span', null, `block ${b + 1}`)),
+      element('span', {class: 'wall-block', 'aria-hidden': true}, element('span', null, `block ${b}`)),
       element('div', {class: 'cells'}, row.map((cell) => cell.element))));
   });
+  roveFocus(wall, '.cell');
   return {
     element: wall,
     update(state) {
@@ -188,10 +189,9 @@ function createMapWall(store, model, data) {
 function createWallCell(store, model, b, h) {
   const canvas = element('canvas', {'aria-hidden': true}), narrow = Math.max(...model.config.heads) > 5;
   const caption = element('span', {class: 'cell-caption'});
-  const name = [narrow ? '' : element('span', {class: 'caption-word'}, 'head '), `${h + 1}\u00a0· `];
+  const name = [narrow ? '' : element('span', {class: 'caption-word'}, 'head '), `${h}\u00a0· `];
   const button = element('button', {type: 'button', class: 'cell', 'data-block': b, 'data-head': h,
-    onclick: () => store.set({block: b, head: h}),
-    onkeydown: (event) => moveToken(store, model, event)}, canvas, caption);
+    onclick: () => store.set({block: b, head: h})}, canvas, caption);
   attachTip(button, (event) => {
     const state = store.get(), token = event && mapTokenUnder(model, canvas, event);
     const lines = lookWords(state, model, b, h);
@@ -224,12 +224,12 @@ function lookSvg(state, model, data) {
     pictureSvg(image.bytes, model.config.rows, model.config.columns, {x: 24, y: top + 20, width: 180}),
     legendSvg(lookScale(state, model, null), 24, top + 220, 180, colours.soft, true)];
   for (let h = 0; h < most; h++) {
-    parts.push(svgLabel(left + h * (size + gap) + size / 2, top + 10, `head ${h + 1}`,
+    parts.push(svgLabel(left + h * (size + gap) + size / 2, top + 10, `head ${h}`,
       {size: 12, anchor: 'middle', fill: colours.soft}));
   }
   model.blocks.forEach((block, b) => {
     const y = top + 20 + b * (high + gap);
-    parts.push(svgLabel(left - 10, y + size / 2, `${b + 1}`, {size: 12, anchor: 'end', fill: colours.soft}));
+    parts.push(svgLabel(left - 10, y + size / 2, `${b}`, {size: 12, anchor: 'end', fill: colours.soft}));
     for (let h = 0; h < block.heads; h++) {
       parts.push(mapSvg(model, lookRow(state, model, b, h), {...mapLook(state, model, data, [b, h]),
         x: left + h * (size + gap), y, width: size}));

@@ -33,16 +33,16 @@ function createRolloutPanel(store, model, data) {
   const view = {from: 'read-out', matrices: [], rows: []};
   const readOut = model.first ? 'the class token' : 'the mean of all tokens';
   const choices = [['read-out', readOut], ['chosen', 'the selected token']];
-  const from = selectControl('Seen from', choices, 'read-out', (value) => {
+  const from = selectControl('Rollout of', choices, 'read-out', (value) => {
     view.from = value;
     draw();
   });
   const legend = createLegend();
   const cells = model.blocks.map((_, b) => createRolloutCell(model, view, b));
   const note = element('p', {class: 'hint'});
-  const text = 'Attention rollout: an estimate of how much each patch contributes to a token after each block, if ' +
+  const text = 'Attention rollout estimates how much each patch contributes to a token after each block. It assumes that ' +
     'every block keeps half of its input and takes the other half from the mean attention of its heads. The last map ' +
-    'estimates what the prediction is based on.';
+    'estimates which patches the prediction is based on.';
   const panel = {
     id: 'rollout',
     title: 'Attention rollout',
@@ -57,7 +57,7 @@ function createRolloutPanel(store, model, data) {
     legend.update(rolloutScale(state, model, view, null), true);
     cells.forEach((cell) => cell.update(rolloutLook(state, model, data, view)));
     const off = state.gates.some((row) => row.some((gate) => !gate));
-    note.textContent = 'The colour scale ends at the largest share of a token other than itself.' +
+    note.textContent = 'The colour scale ends at the largest share among the other tokens.' +
       (off ? ' Heads that are switched off are excluded.' : '');
   };
   const compute = () => {
@@ -97,14 +97,14 @@ function createRolloutCell(model, view, b) {
     return token === null ? null : [weightWords(view.rows[b][token], 1 / model.tokens), 'from ' + tokenName(model, token)];
   });
   return {
-    element: element('li', null, element('h3', null, `After block ${b + 1}`), canvas, words),
+    element: element('li', null, element('h3', null, `After block ${b}`), canvas, words),
     update(lookAt) {
       const row = view.rows[b], others = row.slice();
       drawMap(canvas, model, row, lookAt(b));
       if (view.own >= 0) others[view.own] = 0;
       const most = bestOf(others);
       words.textContent = view.own >= 0 ? `self ${percent(row[view.own])}` : `max ${percent(row[most])}`;
-      canvas.setAttribute('aria-label', `After block ${b + 1}: ` +
+      canvas.setAttribute('aria-label', `After block ${b}: ` +
         (view.own >= 0 ? `${percent(row[view.own])} from itself, ` : '') +
         `most of the others from ${tokenName(model, most)}, ${percent(others[most])}`);
     },
@@ -121,7 +121,7 @@ function rolloutSvg(state, model, data, view) {
     svgLabel(left, 58, `${data.title}, ${data.images[state.image].name}`, {size: 13, fill: colours.soft})];
   view.rows.forEach((row, b) => {
     const x = left + (b % columns) * (size + gap), y = 96 + Math.floor(b / columns) * high;
-    parts.push(svgLabel(x, y - 8, `After block ${b + 1}`, {size: 12, fill: colours.soft}),
+    parts.push(svgLabel(x, y - 8, `After block ${b}`, {size: 12, fill: colours.soft}),
       mapSvg(model, row, {...look(b), x, y, width: size}));
   });
   const bottom = 96 + Math.ceil(view.rows.length / columns) * high;

@@ -19,7 +19,16 @@ const IMPORTANCE_IMAGES = 8;
 /* The numbers of one head, or null if not available yet. */
 function surveyOf(state, block, head) {
   const survey = state.survey;
-  return (survey && survey.heads.find((item) => item.block === block + 1 && item.head === head + 1)) || null;
+  return (survey && survey.heads.find((item) => item.block === block && item.head === head)) || null;
+}
+
+/* The survey of a file, with blocks, heads and twins counted from 0: its heads lie in the order of the model. */
+function surveyOfFile(model, survey) {
+  if (!survey) return null;
+  const places = model.blocks.flatMap(({heads}, block) => Array.from({length: heads}, (_, head) => ({block, head})));
+  const own = {...survey, heads: survey.heads.map((item, n) => ({...item, ...places[n], twin: null, divergence: null}))};
+  findTwins(own);
+  return own;
 }
 
 /* The loss of a class. */
@@ -33,7 +42,7 @@ function emptySurvey(model, images) {
   const heads = [];
   model.blocks.forEach((block, b) => {
     for (let h = 0; h < block.heads; h++) {
-      heads.push({block: b + 1, head: h + 1, entropy: 0, effective: 0, largest: 0, distance: 0, importance: null,
+      heads.push({block: b, head: h, entropy: 0, effective: 0, largest: 0, distance: 0, importance: null,
         twin: null, divergence: null});
     }
   });
@@ -44,7 +53,7 @@ function emptySurvey(model, images) {
 /* Adds the statistics of a run, with this weight. */
 function addImage(survey, {statistics, pairs}, share) {
   for (const item of survey.heads) {
-    const measured = statistics[item.block - 1][item.head - 1];
+    const measured = statistics[item.block][item.head];
     for (const key of Object.keys(measured)) item[key] += measured[key] * share;
   }
   survey.pairs.forEach((table, b) => table.forEach((row, h) => row.forEach((_, other) => {
@@ -55,9 +64,9 @@ function addImage(survey, {statistics, pairs}, share) {
 /* Each head's twin: the most similar head of its block. */
 function findTwins(survey) {
   for (const item of survey.heads) {
-    survey.pairs[item.block - 1][item.head - 1].forEach((divergence, other) => {
-      if (other === item.head - 1 || (item.twin !== null && divergence >= item.divergence)) return;
-      item.twin = other + 1;
+    survey.pairs[item.block][item.head].forEach((divergence, other) => {
+      if (other === item.head || (item.twin !== null && divergence >= item.divergence)) return;
+      item.twin = other;
       item.divergence = divergence;
     });
   }
@@ -74,9 +83,8 @@ function inSlices(count, step, done) {
   setTimeout(next, 0);
 }
 
-/* Sets `survey` in the store: the file's at once, or the page's when it is complete. */
+/* Measures the heads over the images of the page, and sets `survey` in the store when that is complete. */
 function startSurvey(store, model, data) {
-  if (data.survey) return store.set({survey: data.survey});
   const images = data.images.slice(0, SURVEY_IMAGES), gates = openGates(model);
   const survey = emptySurvey(model, images.length);
   inSlices(images.length,
@@ -99,7 +107,7 @@ function surveyImportance(store, model, data, progress) {
     if (which < 0) {
       whole.push(runModel(model, images[image].bytes, open));
     } else {
-      const gates = changeGates(open, (gate, b, h) => (b === item.block - 1 && h === item.head - 1 ? 0 : gate));
+      const gates = changeGates(open, (gate, b, h) => (b === item.block && h === item.head ? 0 : gate));
       const without = runModel(model, images[image].bytes, gates);
       const change = lossOf(without.probabilities, answerOf(image)) - lossOf(whole[image].probabilities, answerOf(image));
       sums[which] += Math.abs(change) / images.length;

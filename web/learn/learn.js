@@ -13,13 +13,15 @@ async function startTraining(data) {
   const store = createStore({...values, digit: 0, running: false, theme: document.documentElement.dataset.theme});
   const trainer = createTrainer(data, await unpackDigits(data), store);
   trainer.restart();
+  const kept = document.getElementById('mha-kept');
+  if (kept) trainer.adopt(JSON.parse(kept.textContent));
   store.on(Object.keys(learnChoices), () => {
     store.set({running: false});
     trainer.restart();
   });
-  const panels = [createLearnPanel(store, trainer, data)];
-  const view = {data, store, stores: [store], model: null, trainer, panels};
-  const lead = 'A small transformer starts from random numbers and learns to read digits, in this page. Press Train and watch its heads.';
+  const panels = [createLearnPanel(store, trainer, data), createLearnDraw(store, trainer, data)];
+  const view = {data, store, stores: [store], model: null, trainer, panels, kept: trainer.kept};
+  const lead = 'A small transformer starts from random weights and learns to recognize digits in your browser. Press Train and watch its heads.';
   pageHead(data, learnFacts(data), panels, lead, [...shareButtons(view), themeButton(store)]);
   placePanels(panels);
   return view;
@@ -27,32 +29,56 @@ async function startTraining(data) {
 
 function learnFacts({train, test, rows, columns, patch}) {
   return ['Vision Transformer', plural(learnRecipe.depth, 'block'), `patches of ${patch} × ${patch}`,
-    `${train.count.toLocaleString('en')} digits of ${rows} × ${columns} to learn from`, `${test.count.toLocaleString('en')} held out`];
+    `${train.count.toLocaleString('en')} training digits of ${rows} × ${columns}`, `${test.count.toLocaleString('en')} held out`];
 }
 
 function createLearnPanel(store, trainer, data) {
-  const loss = createCurve('Loss of each batch', 2.5, shortNumber);
-  const score = createCurve('Correct on held-out digits', 1, percent);
+  const loss = createCurve('Training loss of each batch', 2.5, shortNumber);
+  const score = createCurve('Accuracy on held-out digits', 1, percent);
   const draw = (news) => {
     if (news.stepped) loss.draw(trainer.curve);
     if (news.evaluated) score.draw(trainer.scores);
   };
   trainer.on(draw);
   draw({stepped: true, evaluated: true});
+  const question = element('div', {class: 'notice question', id: 'learn-question', role: 'alert', hidden: true});
   const controls = [trainButton(store, trainer), restartButton(store, trainer),
-    ...Object.entries(learnChoices).map(([key, {label, values}]) => storeControl(store, key, label, values.map((value) => [value, value])))];
-  const frame = panelFrame('learn', 'Watch it learn', null, controls,
+    ...Object.keys(learnChoices).map((key) => learnControl(store, trainer, key, question))];
+  const frame = panelFrame('learn', 'Watch it learn', null, controls, question,
     learnStatus(store, trainer),
     element('div', {class: 'learn'},
       element('div', {class: 'learn-curves'}, loss.element, score.element),
       createLearnHeads(store, trainer, data)),
     createLearnDigits(store, trainer, data));
   const svg = () => svgDocument(640, 420, loss.svg(0) + score.svg(210), 'Watch it learn');
-  return {id: 'learn', title: 'Watch it learn', element: frame, svg};
+  return {id: 'learn', title: 'Watch it learn', element: frame, toSvg: svg};
+}
+
+/* A setting of the training. Another value begins a new one: if there is something to lose, the page asks first. */
+function learnControl(store, trainer, key, question) {
+  const {label, values} = learnChoices[key];
+  const control = selectControl(label, values.map((value) => [value, value]), store.get()[key], (value) => {
+    if (!trainer.hasLearned()) return store.set({[key]: value});
+    select.value = store.get()[key];
+    return askToRestart(question, `${label} ${value}`, () => store.set({[key]: value}));
+  });
+  const select = control.querySelector('select');
+  store.on(key, (state) => (select.value = state[key]));
+  return control;
+}
+
+function askToRestart(question, words, go) {
+  const answer = (text, then) => element('button', {type: 'button', class: 'small', onclick: () => {
+    question.hidden = true;
+    then();
+  }}, text);
+  question.replaceChildren(element('p', null, `“${words}” needs a new training. The trained weights of this model will be lost.`),
+    element('span', {class: 'answers'}, answer('Start a new training', go), answer('Keep this model', () => {})));
+  question.hidden = false;
 }
 
 function trainButton(store, trainer) {
-  const words = () => (store.get().running ? 'Pause' : trainer.ended ? 'Train again' : trainer.curve.length ? 'Go on' : 'Train');
+  const words = () => (store.get().running ? 'Pause' : trainer.ended ? 'Train again' : trainer.curve.length ? 'Continue' : 'Train');
   const button = element('button', {type: 'button', id: 'train', class: 'primary',
     onclick: () => (store.get().running ? trainer.pause() : trainer.go())}, words());
   const update = () => (button.textContent = words());
@@ -68,14 +94,14 @@ function restartButton(store, trainer) {
   }}, 'Start over');
 }
 
-/* "step 310, epoch 5: 77 % of 500 held-out digits are read correctly" */
+/* "Step 310, epoch 5: 77 % of the held-out digits are classified correctly." */
 function learnStatus(store, trainer) {
   const line = element('p', {id: 'learn-status', class: 'lead'});
   const update = () => {
     const {numbers, scores, ended} = trainer, last = scores[scores.length - 1];
     const step = numbers && numbers.step ? `Step ${numbers.step}, epoch ${numbers.epoch}` : 'Random weights';
-    const end = {diverged: ' The loss is not finite any more: try a lower learning rate.', done: ' The training is finished.'}[ended] || '';
-    line.replaceChildren(`${step}: `, element('b', {id: 'learn-score'}, percent(last.value)), ' of the held-out digits are read correctly.' + end);
+    const end = {diverged: ' The loss is no longer finite: try a lower learning rate.', done: ' Training is finished.', kept: ' This is a saved model.'}[ended] || '';
+    line.replaceChildren(`${step}: `, element('b', {id: 'learn-score'}, percent(last.value)), ' of the held-out digits are classified correctly.' + end);
     if (ended) announce(line.textContent);
   };
   trainer.on(update);
@@ -87,31 +113,39 @@ function learnStatus(store, trainer) {
 
 /* One row of maps per block, redrawn as the model changes. */
 function createLearnHeads(store, trainer, data) {
-  const layout = learnLayout(data), answer = element('p', {id: 'learn-answer'}), rows = element('div', {class: 'learn-rows'});
-  const make = () => {
-    const heads = Number(store.get().heads), cells = (b) => Array.from({length: heads}, (_, h) => element('figure', null,
-      element('canvas', {class: 'map', role: 'img', 'aria-label': `Attention of block ${b + 1}, head ${h + 1}`}),
-      element('figcaption', {class: 'hint'}, `${b + 1}.${h + 1}`)));
-    rows.style.setProperty('--heads', Math.min(heads, 4));
-    rows.replaceChildren(...Array.from({length: learnRecipe.depth}, (_, b) => element('div', {class: 'learn-row'}, cells(b))));
-  };
+  const answer = element('p', {id: 'learn-answer'}), maps = createLearnMaps(store, data);
   const draw = () => {
-    const {digit, heads} = store.get(), {rows: shares, probabilities} = trainer.heads(digit), {label, outline} = trainer.shown[digit];
-    const best = bestOf(probabilities), max = sharedMax(shares.flat().map(largestOf));
-    const scale = weightScale('linear', 1 / layout.tokens, max), all = rows.querySelectorAll('canvas');
-    if (all.length !== learnRecipe.depth * Number(heads)) return;
-    shares.flat().forEach((row, n) => drawMap(all[n], layout, row, {outline, scale}));
-    answer.replaceChildren('This ', element('b', null, String(label)), ' is read as ',
-      element('b', {class: best === label ? 'right' : 'wrong'}, String(best)), ` with ${percent(probabilities[best])}`);
+    const {digit} = store.get(), result = trainer.read(trainer.shown[digit].bytes), {probabilities} = result, {label, outline} = trainer.shown[digit], best = bestOf(probabilities);
+    maps.draw(result, outline);
+    answer.replaceChildren(`Label: ${label}. Prediction: `, element('b', {class: best === label ? 'right' : 'wrong'}, String(best)), ` (${probabilityWords(probabilities[best])})`);
   };
-  make();
-  store.on(['heads'], make);
   store.on(['digit', 'theme'], draw);
   trainer.on(({model}) => model && draw());
   draw();
-  return element('div', {class: 'learn-heads'}, element('h3', null, 'What each head looks at'), answer, rows,
-    element('p', {class: 'hint'}, 'Attention of the class token, from which the answer is read, to the patches of the digit and (below left) to itself. ' +
-      'Each row is a block.'));
+  return element('div', {class: 'learn-heads'}, element('h3', null, 'What each head attends to'), answer, maps.element,
+    element('p', {class: 'hint'}, 'Attention from the class token, from which the prediction is computed, to the patches of the digit and, below them on the left, ' +
+      'to itself. Each row is a block.'));
+}
+
+/* A map for each head; draw(result, outline) shows what trainer.read has found. */
+function createLearnMaps(store, data) {
+  const layout = learnLayout(data), rows = element('div', {class: 'learn-rows'});
+  const make = () => {
+    const heads = Number(store.get().heads), cells = (b) => Array.from({length: heads}, (_, h) => element('figure', null,
+      element('canvas', {class: 'map', role: 'img', 'aria-label': `Attention of block ${b}, head ${h}`}),
+      element('figcaption', {class: 'hint'}, `${b}.${h}`)));
+    rows.style.setProperty('--heads', Math.min(heads, 4));
+    rows.replaceChildren(...Array.from({length: learnRecipe.depth}, (_, b) => element('div', {class: 'learn-row'}, cells(b))));
+  };
+  make();
+  store.on(['heads'], make);
+  return {
+    element: rows,
+    draw({rows: shares}, outline) {
+      const max = sharedMax(shares.flat().map(largestOf)), scale = weightScale('linear', 1 / layout.tokens, max), all = rows.querySelectorAll('canvas');
+      if (all.length === shares.flat().length) shares.flat().forEach((row, n) => drawMap(all[n], layout, row, {outline, scale}));
+    },
+  };
 }
 
 /* ---- Digits ------------------------------------------------------------------------------------------------------ */
@@ -127,7 +161,7 @@ function createLearnDigits(store, trainer, data) {
     const {label} = trainer.shown[n], read = trainer.predictions[n];
     button.classList.toggle('wrong', read !== label);
     button.lastChild.textContent = read === label ? String(read) : `${read} ≠ ${label}`;
-    button.setAttribute('aria-label', `${button.lastChild.textContent}: a held-out ${label}, read as ${read}`);
+    button.setAttribute('aria-label', `${button.lastChild.textContent}: held-out digit ${label}, predicted ${read}`);
     button.setAttribute('aria-pressed', String(n === store.get().digit));
   });
   const repaint = () => buttons.forEach((button, n) => drawPicture(button.firstChild, trainer.shown[n].bytes, data.rows, data.columns));
@@ -135,5 +169,5 @@ function createLearnDigits(store, trainer, data) {
   store.on('theme', repaint);
   trainer.on(({evaluated}) => evaluated && update());
   update();
-  return element('div', {class: 'learn-digits', role: 'group', 'aria-label': 'Held-out digits'}, buttons);
+  return roveFocus(element('div', {class: 'learn-digits', role: 'group', 'aria-label': 'Held-out digits'}, buttons), 'button');
 }

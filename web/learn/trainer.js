@@ -3,6 +3,8 @@
  *     const trainer = createTrainer(data, await unpackDigits(data), store);
  *     trainer.go();                  takes steps until pause(), one or more between two frames
  *     trainer.on((news) => ...);     news: {stepped, evaluated, model}, what is new
+ *     trainer.kept()                 the model and its curves as JSON, for a copy of the page; null before the first step
+ *     trainer.adopt(kept)            shows them again: the model can be looked at, and a new training can begin
  *
  * heads, width and rate of the store are those of the next training; restart() begins one. */
 
@@ -48,7 +50,7 @@ function shownDigits(data, {test}) {
 function createTrainer(data, digits, store) {
   const folder = digitFolder(data, digits), shown = shownDigits(data, digits), listeners = [];
   let training = null, model = null, timer = 0;
-  const trainer = {shown, curve: [], scores: [], predictions: [], numbers: null, ended: null};
+  const trainer = {shown, curve: [], scores: [], predictions: [], numbers: null, ended: null}; /* ended: 'done', 'diverged' or 'kept' */
   const tell = (news) => listeners.forEach((call) => call(news));
 
   const look = () => {
@@ -56,13 +58,16 @@ function createTrainer(data, digits, store) {
     if (model) model.close();
     model = now;
   };
-  const evaluate = () => {
-    trainer.numbers = training.evaluate();
-    trainer.scores.push({step: trainer.numbers.step, value: trainer.numbers.testCorrect});
+  const predict = () => {
     trainer.predictions = shown.map(({bytes}) => {
       model.run(bytes, 0);
       return bestOf(model.take('logits', data.classes));
     });
+  };
+  const evaluate = () => {
+    trainer.numbers = training.evaluate();
+    trainer.scores.push({step: trainer.numbers.step, value: trainer.numbers.testCorrect});
+    predict();
   };
   /* One step, and what is due after it. Returns what is new. */
   const step = () => {
@@ -91,7 +96,7 @@ function createTrainer(data, digits, store) {
       tell(news);
     } catch (error) {
       store.set({running: false});
-      showNotice(`The training has stopped: ${error.message}`);
+      showNotice(`Training has stopped: ${error.message}`);
     }
     timer = store.get().running ? requestAnimationFrame(work) : 0;
   };
@@ -114,10 +119,31 @@ function createTrainer(data, digits, store) {
       evaluate();
       tell({stepped: true, evaluated: true, model: true});
     },
-    /* The class token's attention to each token of a digit, by block and head, and the probabilities of the classes. */
-    heads(digit) {
+    /* Whether there is something to lose. */
+    hasLearned: () => trainer.curve.length > 0,
+    kept() {
+      const {heads, width, rate} = store.get(), {curve, scores, numbers} = trainer;
+      if (!curve.length || trainer.ended === 'diverged') return null;
+      const notes = {format: 'mha.vit', version: '1', heads, pool: 'cls', pre_norm: 'true', activation: 'gelu_erf', rows: String(data.rows), columns: String(data.columns)};
+      return {heads, width, rate, model: encodeBase64(model.file(notes)), curve, scores, epoch: numbers.epoch};
+    },
+    adopt({heads, width, rate, model: file, curve, scores, epoch}) {
+      const now = engine.open('kept.safetensors', decodeBase64(file));
+      store.set({heads, width, rate, running: false});
+      if (training) training.close();
+      training = null;
+      if (model) model.close();
+      model = now;
+      Object.assign(trainer, {curve, scores, ended: 'kept', numbers: {step: curve.at(-1).step, epoch}});
+      predict();
+      tell({stepped: true, evaluated: true, model: true});
+    },
+    /* A drawing as digits look: {bytes, blank, doubt}. */
+    fit: ({pixels, width, height}) => model.fit(pixels, width, height, data.rows * data.columns),
+    /* The class token's attention to each token of an image, by block and head, and the probabilities of the classes. */
+    read(bytes) {
       const {tokens} = learnLayout(data), {heads} = store.get(), count = learnRecipe.depth * Number(heads);
-      model.run(shown[digit].bytes, 1);
+      model.run(bytes, 1);
       const maps = splitNumbers(model.take('maps', count * tokens * tokens), count, tokens * tokens);
       const rows = maps.map((map) => map.subarray(0, tokens));
       return {rows: Array.from({length: learnRecipe.depth}, (_, b) => rows.slice(b * Number(heads), (b + 1) * Number(heads))),

@@ -162,7 +162,7 @@ function takeStatistics(model, run, heads) {
 }
 
 /* What lies inside a block of H heads and G heads of keys and values, as the engine gives it (mha_model_inside), by heads: x, n, q[h],
- * k[g], v[g], scores[h], weights[h], heads[h], out (what attention adds), mid (x after that), n2, hidden (empty for a mixture of experts),
+ * k[g], v[g], scores[h], weights[h], heads[h], out (what attention adds), mid (x after that, and after cross-attention), n2, hidden (empty for a mixture of experts),
  * mlp, y (the input of the next block). */
 function splitInside(inside, H, G) {
   const list = (numbers, count) => splitNumbers(numbers, count, numbers.length / count);

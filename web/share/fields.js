@@ -36,15 +36,15 @@ function choiceField(key) {
   };
 }
 
-/* Heads that are switched off: "1.2_3.4" for head 2 of block 1 and head 4 of block 3. */
+/* Heads that are switched off: "1.2_3.4" for head 2 of block 1 and head 4 of block 3, counted from 0. */
 const gatesField = {
   write({state}) {
-    const off = state.gates.flatMap((row, b) => Array.from(row, (gate, h) => (gate ? null : `${b + 1}.${h + 1}`)));
+    const off = state.gates.flatMap((row, b) => Array.from(row, (gate, h) => (gate ? null : `${b}.${h}`)));
     return off.filter(Boolean).join('_') || null;
   },
   read(text, {model}) {
     const off = new Set(text.split('_'));
-    const gates = model.blocks.map((block, b) => Float32Array.from({length: block.heads}, (_, h) => Number(!off.delete(`${b + 1}.${h + 1}`))));
+    const gates = model.blocks.map((block, b) => Float32Array.from({length: block.heads}, (_, h) => Number(!off.delete(`${b}.${h}`))));
     if (off.size) throw new RangeError(text);
     return {gates};
   },
@@ -73,7 +73,7 @@ const settingField = (key) => ({
 
 /* What was written behind the text, as numbers of tokens: "12_7_300". */
 const moreField = {
-  write: ({state, writing}) => (state.text === writing.first.text && state.more.join() === writing.first.more.join() ? null : state.more.join('_')),
+  write: ({state: {read}, writing: {first}}) => (read.text === first.text && read.more.join() === first.more.join() ? null : read.more.join('_')),
   read(text, {writing}) {
     const more = text ? text.split('_').map(Number) : [];
     if (!/^[\d_]*$/.test(text) || more.some((id) => !writing.writer.isToken(id))) throw new RangeError('more');
@@ -81,9 +81,10 @@ const moreField = {
   },
 };
 
+/* A text that the model cannot read is not in the address, which has the last one that it could. */
 const writeFields = {
   text: {
-    write: ({state, writing}) => (state.text === writing.first.text ? null : state.text),
+    write: ({state: {read}, writing: {first}}) => (read.text === first.text ? null : read.text),
     read: (text) => ({text, more: []}),
   },
   more: moreField,
@@ -93,12 +94,22 @@ const writeFields = {
   seed: settingField('seed'),
 };
 
+/* Which stack of a model with two is walked through, with its maps and query, which are set at once with the key. */
+const stackField = {
+  write: ({walk, state}) => (walk.stacks && state.stack !== walk.firstStack ? String(state.stack) : null),
+  read(text, {walk}) {
+    if (!walk.stacks || !/^\d$/.test(text) || Number(text) >= walk.stacks.length) throw new RangeError(text);
+    return {stack: Number(text), ...walk.follow(Number(text))};
+  },
+};
+
 /* The walk-through over a text; its query is that of the maps. */
 const walkFields = {
-  step: countField('step', ({walk}) => stepKeys(walk.model).length),
-  'step-layer': countField('block', ({walk}) => walk.model.blocks.length),
-  'step-head': countField('head', ({walk, state}) => walk.model.blocks[state.block].heads),
-  'step-key': countField('key', ({state}) => state.set.keys),
+  'step-stack': stackField,
+  step: countField('step', ({walk, state}) => stepKeys(walk.models[state.stack]).length),
+  'step-layer': countField('block', ({walk, state}) => walk.models[state.stack].blocks.length),
+  'step-head': countField('head', ({walk, state}) => walk.models[state.stack].blocks[state.block].heads),
+  'step-key': countField('key', () => walkMost),
 };
 
 const shareFields = {

@@ -1,10 +1,10 @@
-/* The state of the page as a text: in the address, "#v=1&image=3&head=2&panel=look", and inside a saved copy of the page.
+/* The state of the page as a text: in the address, "#v=2&image=3&head=2&panel=look", and inside a saved copy of the page.
  *
  * The address follows the state, so that a served page can be shared by its address. A link to a local file is of no use
  * to others; there "Save this page" writes a copy of the file that opens in the same state. A text of another version, or
  * one that is not of this page, is reported, and what can be read of it is used. */
 
-const shareVersion = '1';
+const shareVersion = '2';
 
 /* Each store of the page with its fields: those of the second and third panel of a page have a number in their names. A text
  * comes first, because tokens are counted in it. */
@@ -33,9 +33,9 @@ function writeShared(view, panel) {
 /* Sets what the text says. Returns null, or what is wrong with it. */
 function readShared(view, text) {
   const parts = new URLSearchParams(text), version = parts.get('v');
-  if (version === null) return 'The end of this address is not a state of this page. It is shown from the start.';
+  if (version === null) return 'This address does not contain a state of this page, which opens in its initial state.';
   if (version !== shareVersion) {
-    return `This link was made for version ${version.slice(0, 20)} of the page; this is version ${shareVersion}. It is shown from the start.`;
+    return `This link was made for version ${version.slice(0, 20)} of the page; this is version ${shareVersion}, which opens in its initial state.`;
   }
   const wrong = [], known = new Set(['v', 'panel']);
   for (const {store, fields, about, after} of shareStores(view)) {
@@ -54,7 +54,7 @@ function readShared(view, text) {
     store.set(patch);
   }
   for (const name of parts.keys()) if (!known.has(name)) wrong.push(name.slice(0, 20));
-  return wrong.length ? `This link is not entirely of this page; left out: ${[...new Set(wrong)].slice(0, 6).join(', ')}.` : null;
+  return wrong.length ? `Parts of this link do not fit this page and were left out: ${[...new Set(wrong)].slice(0, 6).join(', ')}.` : null;
 }
 
 /* ---- Notices ----------------------------------------------------------------------------------------------------- */
@@ -150,13 +150,17 @@ function rememberPage() {
   untouchedPage = document.documentElement.cloneNode(true);
 }
 
-/* The file of the page, with a state inside that it opens with. */
-function pageWithState(text) {
-  const copy = untouchedPage.cloneNode(true), old = copy.querySelector('#mha-state');
-  if (old) old.remove();
-  const state = element('script', {type: 'application/json', id: 'mha-state'});
-  state.textContent = JSON.stringify(text).replace(/</g, '\\u003c');
-  copy.querySelector('#mha-data').before(state);
+/* The file of the page, with a state inside that it opens with, and what it has made that no state can hold, such as trained weights. */
+function pageWithState(text, kept) {
+  const copy = untouchedPage.cloneNode(true);
+  for (const [id, object] of Object.entries({'mha-state': text, 'mha-kept': kept})) {
+    const old = copy.querySelector('#' + id);
+    if (old) old.remove();
+    if (object === null) continue;
+    const part = element('script', {type: 'application/json', id});
+    part.textContent = JSON.stringify(object).replace(/</g, '\\u003c');
+    copy.querySelector('#mha-data').before(part);
+  }
   return '<!doctype html>\n' + copy.outerHTML + '\n';
 }
 
@@ -173,10 +177,10 @@ function shareButtons(view) {
   };
   const copy = button('copy-link', 'Copy link', async (made) => {
     const address = location.href.split('#')[0] + '#' + writeShared(view, panelInView(view.panels));
-    flash(made, (await copyText(address)) ? 'Link copied' : 'Not copied');
+    flash(made, (await copyText(address)) ? 'Link copied' : 'Could not copy');
   });
   const save = button('save-page', 'Save this page', (made) => {
-    downloadBlob(new Blob([pageWithState(writeShared(view, panelInView(view.panels)))], {type: 'text/html'}), savedName());
+    downloadBlob(new Blob([pageWithState(writeShared(view, panelInView(view.panels)), view.kept ? view.kept() : null)], {type: 'text/html'}), savedName());
     flash(made, 'Saved');
   });
   return /^https?:$/.test(location.protocol) ? [copy, save] : [save];

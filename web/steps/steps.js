@@ -6,13 +6,13 @@
 
 /* ---- Controls ---------------------------------------------------------------------------------------------------- */
 
-function createStepPlayer(clock, count) {
+function createStepPlayer(clock, countOf) {
   const button = (id, text, label, press) =>
     element('button', {type: 'button', id: 'steps-' + id, 'aria-label': label, onclick: press}, text);
   const back = button('back', '◀', 'Back one step', () => clock.go(clock.index - 1));
   const play = button('play', 'Play', 'Play the steps', () => clock.play(!clock.playing));
   const next = button('forward', 'Next ▶', 'Next step', () => clock.go(clock.index + 1));
-  const slider = element('input', {type: 'range', id: 'steps-slider', min: 1, max: count, step: 1, value: 1, 'aria-label': 'Step',
+  const slider = element('input', {type: 'range', id: 'steps-slider', min: 1, max: countOf(), step: 1, value: 1, 'aria-label': 'Step',
     oninput: () => clock.go(Number(slider.value) - 1)});
   const rest = element('i');
   const speed = selectControl('Speed', [['0.5', 'half'], ['1', 'normal'], ['2', 'double']], '1',
@@ -23,6 +23,8 @@ function createStepPlayer(clock, count) {
       element('div', {class: 'step-slider'}, slider, element('span', {class: 'step-rest', 'aria-hidden': true}, rest)), speed),
     draw: () => (rest.style.transform = `scaleX(${clock.rested})`),
     update(title) {
+      const count = countOf();
+      slider.max = count;
       back.disabled = clock.index === 0;
       next.disabled = clock.index === count - 1;
       play.textContent = clock.playing ? 'Pause' : 'Play';
@@ -33,8 +35,9 @@ function createStepPlayer(clock, count) {
   };
 }
 
-/* Controls for block, head, query and key. */
-function createStepChoice(store, {model, choices}) {
+/* Controls for the stack of a model with two, block, head, query and key. */
+function createStepChoice(store, source) {
+  const {choices, keyChoices = choices, stacks} = source;
   const pick = (id, label, key) => {
     const select = element('select', {id: 'steps-' + id, onchange: () => store.set({[key]: Number(select.value)})});
     return {select, element: element('label', {class: 'control'}, element('span', null, label), select)};
@@ -50,18 +53,20 @@ function createStepChoice(store, {model, choices}) {
     }
     select.value = String(chosen);
   };
+  const stack = stacks && pick('stack', 'Attention', 'stack');
   block.select.addEventListener('change', () => {
-    const {block: b, head: h} = store.get();
-    if (h >= model.blocks[b].heads) store.set({head: model.blocks[b].heads - 1});
+    const {block: b, head: h} = store.get(), {heads} = source.model.blocks[b];
+    if (h >= heads) store.set({head: heads - 1});
   });
   return {
-    elements: [block.element, head.element, token.element, key.element],
+    elements: [stack && stack.element, block.element, head.element, token.element, key.element],
     update(facts) {
-      const tokens = choices(), {block: b, head: h, t, key: j} = facts;
-      fill(block.select, count(model.blocks.length), (n) => String(n + 1), b);
-      fill(head.select, count(model.blocks[b].heads), (n) => String(n + 1), h);
+      const tokens = choices(), others = keyChoices(), {model} = source, {block: b, head: h, t, key: j} = facts;
+      if (stack) fill(stack.select, count(stacks.length), (n) => stacks[n], store.get().stack);
+      fill(block.select, count(model.blocks.length), (n) => String(n), b);
+      fill(head.select, count(model.blocks[b].heads), (n) => String(n), h);
       fill(token.select, count(tokens.length), (n) => tokens[n], t);
-      fill(key.select, facts.keys, (n) => tokens[n], j);
+      fill(key.select, facts.keys, (n) => others[n], j);
     },
   };
 }
@@ -71,10 +76,11 @@ function createStepChoice(store, {model, choices}) {
 /* `source` gives the facts: imageSource or textSource. */
 function createStepsPanel(source) {
   const {store} = source;
-  const title = 'Attention, step by step', stage = createStage(store), keys = stepKeys(source.model);
+  const title = 'Attention, step by step', stage = createStage(store);
+  let keys = stepKeys(source.model);
   const heading = element('h3', {id: 'step-title'}, `1 of ${keys.length}`), formula = element('div', {class: 'step-formula'});
   const words = element('p', {class: 'step-words', id: 'steps-words'});
-  const numbers = element('div', {class: 'step-numbers'}), legend = createLegend(), absent = element('p', {class: 'notice', hidden: true});
+  const numbers = element('div', {class: 'step-numbers'}), legend = createLegend(), scoreLegend = createSignedLegend(), absent = element('p', {class: 'notice', hidden: true});
   const texts = new Map();
   let facts = null, stale = true, inSight = false;
 
@@ -87,9 +93,19 @@ function createStepsPanel(source) {
     stage.draw(clock.time);
     player.draw();
   };
-  const clock = createStepClock(keys.length, {draw, changed: () => changeStep(true),
+  const clock = createStepClock(() => keys.length, {draw, changed: () => changeStep(true),
     words: (index) => wordsText(textOf(keys[index]).words).split(' ').length});
-  const player = createStepPlayer(clock, keys.length), choice = createStepChoice(store, source);
+  const player = createStepPlayer(clock, () => keys.length), choice = createStepChoice(store, source);
+
+  /* Another stack has other steps: the step that is shown stays, or else the last one before it. */
+  function followModel() {
+    const next = stepKeys(source.model);
+    if (next.join() === keys.join()) return;
+    const place = stepOrder.indexOf(keys[clock.index]), index = Math.max(0, next.findLastIndex((key) => stepOrder.indexOf(key) <= place));
+    keys = next;
+    clock.index = index;
+    store.set({step: index});
+  }
 
   function refresh() {
     const why = source.why();
@@ -103,12 +119,14 @@ function createStepsPanel(source) {
     }
     if (!stale && facts) return;
     stale = false;
+    followModel();
     facts = source.facts();
     texts.clear();
     stage.show(facts);
     clock.time = 1;
     choice.update(facts);
     legend.update(facts.matrices.P0.scale, true);
+    scoreLegend.update(facts.matrices.R0.most);
     changeStep(false);
   }
 
@@ -119,6 +137,7 @@ function createStepsPanel(source) {
     const key = keys[clock.index], text = textOf(key);
     stage.enter(key);
     weights.hidden = stepOrder.indexOf(key) < stepOrder.indexOf('softmax');
+    scores.hidden = key !== 'scores' && key !== 'mask';
     player.update(text.title);
     heading.textContent = `${clock.index + 1} of ${keys.length}: ${text.title}`;
     formula.replaceChildren(formulaElement(text.formula));
@@ -131,14 +150,15 @@ function createStepsPanel(source) {
   }
 
   const weights = element('div', {class: 'step-weights'}, element('p', {class: 'hint'}, 'Weights:'), legend.element);
+  const scores = element('div', {class: 'step-weights'}, element('p', {class: 'hint'}, 'Scores:'), scoreLegend.element);
   const onKey = (event) => stepKey(event, clock, stage.canvas, keys.length);
   const body = element('div', {class: 'steps', onkeydown: onKey},
     heading, player.element, element('div', {class: 'stage-place'}, stage.canvas),
     element('div', {class: 'step-text'}, words, formula),
     element('div', {class: 'controls'}, choice.elements), numbers,
-    element('div', {class: 'step-key'}, element('p', {class: 'hint'}, 'Numbers: purple is negative, orange positive.'), weights,
+    element('div', {class: 'step-key'}, element('p', {class: 'hint'}, 'Numbers: purple is negative, orange is positive.'), scores, weights,
       element('p', {class: 'hint'}, source.hint,
-        element('span', {class: 'key-hint'}, ' Arrow keys step, space plays.'))));
+        element('span', {class: 'key-hint'}, ' The arrow keys change the step; the space bar starts and pauses.'))));
   const panel = {
     id: 'steps',
     title,

@@ -13,7 +13,7 @@ function prefersStill() {
 
 /* `draw()` is called for each frame, `changed()` when the step or playing changes, `words(index)` counts the words of a
  * step. */
-function createStepClock(count, {draw, changed, words}) {
+function createStepClock(countOf, {draw, changed, words}) {
   const clock = {index: 0, time: 1, playing: false, speed: 1, rested: 0};
   const restFor = () => Math.max(restLeast, words(clock.index) * wordMillis);
   let frame = 0, last = 0, rest = 0, finish = false;
@@ -35,7 +35,7 @@ function createStepClock(count, {draw, changed, words}) {
   }
 
   function advance() {
-    if (clock.index + 1 < count) clock.go(clock.index + 1);
+    if (clock.index + 1 < countOf()) clock.go(clock.index + 1);
     else clock.play(false);
     run();
   }
@@ -51,7 +51,7 @@ function createStepClock(count, {draw, changed, words}) {
 
   /* Forward, the step is animated; back, its final state is shown after the way there. */
   clock.go = (index) => {
-    const to = Math.max(0, Math.min(count - 1, index));
+    const to = Math.max(0, Math.min(countOf() - 1, index));
     if (to === clock.index) return;
     finish = to < clock.index;
     clock.index = to;
@@ -62,7 +62,7 @@ function createStepClock(count, {draw, changed, words}) {
   };
 
   clock.play = (on) => {
-    if (on && clock.index === count - 1) clock.go(0);
+    if (on && clock.index === countOf() - 1) clock.go(0);
     else if (on && clock.time >= 1) rest = restFor(); /* the next step begins at once */
     clock.playing = on;
     clock.rested = 0;

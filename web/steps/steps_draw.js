@@ -44,6 +44,21 @@ function signedColour(x, most) {
   return Array.from(signedColours().subarray(at, at + 3));
 }
 
+/* A legend of signed numbers from -most to most. */
+function createSignedLegend() {
+  const canvas = element('canvas', {class: 'legend-bar', 'aria-hidden': true, width: 255, height: 1}), marks = element('div', {class: 'legend-marks'});
+  return {
+    element: element('div', {class: 'legend'}, canvas, marks),
+    update(most) {
+      const context = canvas.getContext('2d'), image = context.createImageData(255, 1);
+      for (let i = 0; i < 255; i++) image.data.set([...signedColour((i - 127) / 127, 1), 255], 4 * i);
+      context.putImageData(image, 0, 0);
+      marks.replaceChildren(...[[0, `−${shortNumber(most)}`], [0.5, '0'], [1, shortNumber(most)]].map(([at, text]) =>
+        element('span', {style: `left:${100 * at}%;transform:translateX(${-100 * at}%)`}, text)));
+    },
+  };
+}
+
 /* A hue per head, all of the same lightness: its tag above slices and lanes. */
 function headColour(h, H) {
   const turn = ((30 + (360 * h) / H) * Math.PI) / 180, lightness = colourTheme === 'dark' ? 0.74 : 0.62;
@@ -69,9 +84,19 @@ function matrixImage(matrix) {
     }
     context.putImageData(image, 0, 0);
   }
+  if (matrix.hidden) hatchHidden(canvas.getContext('2d'), matrix);
   matrix.image = canvas;
   matrix.imageTheme = colourTheme;
   return canvas;
+}
+
+/* Hidden cells alternate between two greys, which is no colour of a number. */
+function hatchHidden(context, {hidden, rows, columns}) {
+  const image = context.getImageData(0, 0, columns, rows), greys = colourTheme === 'dark' ? [[42, 40, 48], [62, 59, 70]] : [[233, 231, 236], [207, 203, 212]];
+  for (let i = 0; i < rows * columns; i++) {
+    if (hidden[i]) image.data.set([...greys[(Math.floor(i / columns) + (i % columns)) % 2], 255], 4 * i);
+  }
+  context.putImageData(image, 0, 0);
 }
 
 /* The part of a matrix's box between two rows and two columns. */
@@ -194,7 +219,7 @@ function drawMatrix(pen, piece, box, look, view) {
 function drawTag(pen, {tag}, box, alpha, {facts, colours}) {
   pen.box({x: box.x + 0.5, y: box.y - 6, width: Math.max(1, box.width - 1), height: 4}, {fill: headColour(tag, facts.H), alpha});
   pen.stroke([[box.x, box.y], [box.x, box.y + box.height]], {stroke: colours.card, line: tag ? 1.5 : 0.01, alpha});
-  const text = String(tag + 1);
+  const text = String(tag);
   if (textWidth(text, 10, 600) + 3 <= box.width) {
     pen.label(box.x + box.width / 2, box.y + box.height + 12, text, {size: 10, weight: 600, anchor: 'middle', fill: colours.soft, alpha});
   }

@@ -73,8 +73,16 @@ function turnedWeights(weight, inputs, outputs) {
   return turned;
 }
 
-/* The pixels of patches as rows (T,P), from 0 to 1; the class token has none. */
+/* The pixels of patches as rows (T,P), as the model reads them: (pixel - mean) / deviation; the class token has none. */
 function patchRows(model, bytes) {
+  const {mean, deviation} = model.input;
+  return patchPixels(model, bytes).map((pixel) => (pixel - mean) / deviation);
+}
+
+const normalizes = ({input: {mean, deviation}}) => mean !== 0 || deviation !== 1;
+
+/* The same from 0 to 1. */
+function patchPixels(model, bytes) {
   const {patch, columns} = model.config, size = patch * patch, rows = new Float32Array(model.tokens * size);
   for (let t = 0; t < model.tokens; t++) {
     const place = tokenPlace(model, t);
@@ -86,13 +94,22 @@ function patchRows(model, bytes) {
   return rows;
 }
 
+/* What is added to each row beside its position: the bias of the product, or, in the row of the class token, its learned row. */
+function biasRows({part, first, tokens: T}, M) {
+  const bias = part('patch_embed.proj.bias'), rows = new Float32Array(T * M);
+  if (first) rows.set(part('cls_token').subarray(0, M));
+  for (let t = first; bias && t < T; t++) rows.set(bias, t * M);
+  return rows;
+}
+
 /* The pixels, and the weights that turn them into rows, and rows into queries, keys, values and the result. */
 function imageMatrices(model, block, image, run) {
   const {config, tokens: T} = model, M = config.width, D = config.head_width, size = config.patch * config.patch;
   const {heads: H, groups, qkv, proj} = model.blocks[block];
   return {
-    pixels: {values: patchRows(model, image.bytes), rows: T, columns: size, ink: true},
+    pixels: {values: patchPixels(model, image.bytes), rows: T, columns: size, ink: true},
     embed: matrixOf(turnedWeights(model.part('patch_embed.proj.weight'), size, M), size, M),
+    bias: matrixOf(biasRows(model, M), T, M, commonSize(run.x)),
     place: matrixOf(model.part('pos_embed'), T, M, commonSize(run.x)),
     W: matrixOf(turnedWeights(qkv.weight, M, (H + 2 * groups) * D), M, (H + 2 * groups) * D),
     WO: matrixOf(turnedWeights(proj.weight, H * D, M), H * D, M),
@@ -126,10 +143,11 @@ function wholeBoxes({model, T}, box) {
 }
 
 function imageTokensScene(facts, layout) {
-  const X = {id: 'X', how: 'rows', options: {from: 'rail0'}}, pixels = {id: 'pixels', options: {from: 'rail0', into: 'X'}};
+  const X = {id: 'X', how: 'rows', options: {from: 'rail0'}}, {model} = facts;
+  const pixels = {id: 'pixels', options: {from: 'rail0', into: 'X', name: {text: normalizes(model) ? 'pixels′' : 'pixels'}, below: `${model.patches} × ${model.config.patch ** 2}`}};
   if (facts.block > 0) return rowScene(facts, layout, 'tokens', [X]);
   const all = layout.narrow ? [pixels, '→', X]
-    : [pixels, '×', {id: 'embed', options: {into: 'X'}}, '+', {id: 'place', options: {into: 'X'}}, '=', X];
+    : [pixels, '×', {id: 'embed', options: {into: 'X'}}, '+', {id: 'bias', options: {into: 'X'}}, '+', {id: 'place', options: {into: 'X'}}, '=', X];
   return rowScene(facts, layout, 'tokens', all);
 }
 
@@ -172,14 +190,14 @@ const patchHits = {
       return x >= corner.x && x < corner.x + size.cell && y >= corner.y && y < corner.y + size.cell;
     });
     return key === undefined ? null
-      : {lines: [percent(facts.lanes[h].weightRow[key]), `key: ${facts.nameOf(key)}`, `head ${h + 1}`], choice: {head: h, key}};
+      : {lines: [percent(facts.lanes[h].weightRow[key]), `key: ${facts.nameOf(key)}`, `head ${h}`], choice: {head: h, key}};
   },
 
   photo({box}, at, facts) {
     const {model} = facts, cell = cellAt(box, at, model.down, model.across);
     if (!cell) return null;
     const token = model.first + cell.row * model.across + cell.column;
-    return {lines: [facts.nameOf(token), 'Click to follow it.'], choice: {token}};
+    return {lines: [facts.nameOf(token), 'Click to follow this token.'], choice: {token}};
   },
 };
 
@@ -190,42 +208,48 @@ function patchesStep({model, T, name}) {
   return {
     title: 'Cut the image into patches',
     formula: [symbol('image', {}, model.config.rows, model.config.columns), '→', symbol('patches', {}, model.patches, size)],
-    words: [`A transformer reads a list of tokens. Here the ${plural(model.patches, 'patch', 'patches')} of ${size} pixels are the tokens`,
-      model.first ? ', plus one class token, “cls”, which carries no pixels: the answer will be read from it. ' : '. ',
+    words: [`A transformer reads a sequence of tokens. Here, each of the ${plural(model.patches, 'patch', 'patches')} of ${size} pixels becomes a token`,
+      model.first ? ', and a class token, “cls”, is added, which has no pixels: the prediction is computed from it. ' : '. ',
       'We follow ', asQuery(name), `, one of ${T} tokens.`],
   };
 }
 
 function imageTokensStep(facts) {
-  const {block, T, M, model, name, run, t} = facts, size = model.config.patch ** 2;
+  const {block, T, M, model, name, run, t} = facts, size = model.config.patch ** 2, {mean, deviation} = model.input, bias = model.part('patch_embed.proj.bias');
   if (block > 0) return laterTokensStep(facts, [asQuery(name), '.']);
+  const normal = normalizes(model), pixels = symbol(normal ? 'pixels′' : 'pixels', {}, model.patches, size), product = [pixels, symbol('W', {sub: 'E'}, size, M), ...(bias ? ['+', symbol('b', {sub: 'E'}, M)] : [])];
   return {
     title: 'Every patch becomes a row of numbers',
-    formula: [symbol('X', {}, T, M), '=', symbol('pixels', {}, T, size), symbol('W', {sub: 'E'}, size, M), '+', symbol('positions', {}, T, M)],
-    words: [`A learned matrix turns the ${plural(size, 'pixel')} of a patch into ${M} numbers; a row for its position is added, so that ` +
-      'the model knows where the patch was. From here on, a token is a row. The framed row is ', asQuery(name),
-    `, of length ${shortNumber(lengthOf(rowOf(run.x, M, t)))}.`],
+    formula: [symbol('X', {}, T, M), '=', ...(model.first ? ['[', symbol('cls', {}, 1, M), ';', ...product, ']'] : product), '+', symbol('positions', {}, T, M),
+      ...(normal ? [', ', symbol('pixels′', {}, model.patches, size), '=', '(', symbol('pixels', {}, '0 … 1'), `− ${shortNumber(mean)} ) ÷ ${shortNumber(deviation)}`] : [])],
+    words: [normal ? 'The pixels, from 0 to 1, are normalized with the mean and the standard deviation of the training images. ' : '',
+      `A learned matrix${bias ? ' and a bias turn' : ' turns'} the ${plural(size, 'pixel')} of a patch into ${M} numbers. A learned row for the position is added, so that the model knows where the patch is. `,
+      model.first ? 'The class token has a learned row of its own in place of pixels. ' : '',
+      'From here on, a token is a row. The framed row is that of ', asQuery(name), `; its length is ${shortNumber(lengthOf(rowOf(run.x, M, t)))}.`],
   };
 }
 
-function imageLookStep({model, H, name, keyName}) {
+function imageLookStep(facts) {
+  const {model, H, name, keyName} = facts;
   return {
-    title: H === 1 ? 'Where the head looks' : 'Where each head looks',
+    title: lookTitle(facts),
     formula: [symbol('row of P', {sub: 'h'}, 1, model.tokens), '→', symbol('patches', {}, model.down, model.across)],
-    words: ['The same weights, each put on its patch: strong colour where the head looks',
-      model.first ? '; the square below is the class token. ' : '. ', asQuery(name), ` looks somewhere else in ${H === 1 ? 'each block' : 'each head'}; framed is also `,
-      asKey(keyName), '.'],
+    words: ['The same weights, each drawn on its patch: the stronger the colour, the larger the weight',
+      model.first ? '. The square below the image is the class token. ' : '. ', `In each ${H === 1 ? 'block' : 'head'}, `, asQuery(name), ' attends to different patches. The selected key, ',
+      asKey(keyName), ', is framed as well.'],
   };
 }
 
-function imageAnswerStep({model, answers, M}) {
-  const {name, share} = answers[bestOf(answers.map((one) => one.share))], classes = model.config.classes;
+function imageAnswerStep(facts) {
+  const {model, answers, T, M} = facts, {name, share} = answers[bestOf(answers.map((one) => one.share))], {classes, final_norm: norm} = model.config, bias = model.part('head.bias');
+  const row = (inner) => (norm ? [`${normName(facts)}(`, inner, ')'] : [inner]);
+  const read = model.first ? row(symbol('cls row of Y', {}, M)) : ['mean of', ...row(symbol('Y', {}, T, M))];
   return {
-    title: 'The answer',
-    formula: [symbol('probabilities', {}, classes), '=', 'softmax(', symbol(model.first ? 'cls row' : 'mean row', {}, M), symbol('W', {}, M, classes), ')'],
-    words: [model.first ? 'After the last block only the row of the class token is used: it has attended to the patches in every block. '
-      : 'After the last block the mean of all rows is used. ',
-    `One last matrix turns it into a score per class, and softmax into probabilities: ${name} with ${percent(share)}.`],
+    title: 'The prediction',
+    formula: [symbol('probabilities', {}, classes), '=', 'softmax(', ...read, symbol('W', {sub: 'C'}, M, classes), ...(bias ? ['+', symbol('b', {sub: 'C'}, classes)] : []), ')'],
+    words: [model.first ? `After the last block, only the row of the class token is used: it has attended to the patches in every block. ${norm ? 'It is normalized once more. ' : ''}`
+      : `After the last block, ${norm ? 'the rows are normalized once more and ' : ''}the mean of all rows is used. `,
+    `A last matrix${bias ? ' and a bias turn' : ' turns'} it into one score (logit) for each class, and softmax turns the logits into probabilities. Prediction: ${name} (${probabilityWords(share)}).`],
   };
 }
 
@@ -247,14 +271,20 @@ const imageWalk = {
   numbers: {
     cut: ({t, model, matrices}) => (t < model.first ? []
       : [vectorElement('pixels', rowOf(matrices.pixels.values, matrices.pixels.columns, t), {role: 'query', most: 1})]),
-    answer: ({logits}) => [vectorElement('logits', Float32Array.from(logits))],
+    tokens({block, t, M, model, matrices, run, walk}) {
+      const x = vectorElement('x', rowOf(run.x, M, t), {role: 'query'}), row = (name, {values, columns}) => vectorElement(name, rowOf(values, columns, t));
+      if (block > 0) return [x];
+      const pixels = t < model.first ? [] : [vectorElement('pixels′', rowOf(walk.normalPixels(), model.config.patch ** 2, t))];
+      return [...pixels, row(t < model.first ? 'cls' : 'bias', matrices.bias), row('position', matrices.place), x];
+    },
+    answer: ({logits, finalRow}) => [vectorElement('final row', finalRow()), vectorElement('logits', Float32Array.from(logits))],
   },
 };
 
 /* Canvases of the image and of the maps of heads over it, created on demand. */
 function imagePictures(model, state, image, scale) {
   const {rows, columns} = model.config, maps = new Map(), row = (map) => rowOf(map, model.tokens, state.token);
-  const most = sharedMax(state.result.maps.flat().map((map) => largestOf(row(map)))), all = weightScale('linear', 1 / model.tokens, most);
+  const ofBlock = remember((b) => weightScale('linear', 1 / model.tokens, sharedMax(state.result.maps[b].map((map) => largestOf(row(map))))));
   const made = (id, b, h, options) => {
     if (!maps.has(id)) {
       maps.set(id, element('canvas'));
@@ -268,9 +298,9 @@ function imagePictures(model, state, image, scale) {
       if (!photo) drawPicture((photo = element('canvas')), image.bytes, rows, columns);
       return photo;
     },
-    /* Of a head of the block, in the colours of its matrix; and of any head, in colours common to all blocks. */
+    /* Of a head of the block, in the colours of its matrix; and of any head, in colours common to its block. */
     mapOf: (h) => made('own' + h, state.block, h, {scale: scale()}),
-    cardOf: (b, h) => made(`${b}:${h}`, b, h, {scale: all, mark: state.token, accent: themeColours().accent}),
+    cardOf: (b, h) => made(`${b}:${h}`, b, h, {scale: ofBlock(b), mark: state.token, accent: themeColours().accent}),
   };
 }
 
@@ -278,6 +308,15 @@ function imagePictures(model, state, image, scale) {
 function shownClasses(probabilities, most) {
   const order = Array.from(probabilities.keys()).sort((a, b) => probabilities[b] - probabilities[a]).slice(0, most);
   return order.sort((a, b) => a - b);
+}
+
+/* The row that the classes are computed from: that of the class token after the last norm, or the mean of all. */
+function finalRow(model, {gates}, bytes) {
+  const run = modelWithGates(model, gates), {config: {depth, width: M}, tokens: T} = model;
+  run.run(bytes, 0);
+  const last = run.take('hidden', T * M, depth * T * M);
+  if (model.first) return last.subarray(0, M);
+  return Float32Array.from({length: M}, (_, m) => Array.from({length: T}, (_, t) => last[t * M + m]).reduce((sum, x) => sum + x, 0) / T);
 }
 
 /* What the panel walks over: facts() for the state of the store, whose `changes` make them old. */
@@ -293,22 +332,22 @@ function imageSource(store, model, data) {
   }
 
   return {
-    model, store,
+    model, store, stacks: null,
     changes: ['result', 'block', 'head', 'token', 'key', 'theme'],
     forgetKey: ['image', 'drawing', 'block', 'token'],
-    hint: 'Click a row, a patch or a bar to mark another query, key or head.',
+    hint: 'Click a row, a patch or a bar to select another query, key or head.',
     choices: () => Array.from({length: model.tokens}, (_, t) => (t < model.first ? 'class token' : `patch ${shortTokenName(model, t)}`)),
     about: () => `${data.title}, ${imageNow().name}`,
     why: () => null,
     facts() {
       const state = store.get(), image = imageNow(), {probabilities, logits} = state.result, {block} = state;
-      const walk = {...imageWalk, model, T: model.tokens, cardHeight: mapHeight(model, 1), scaling: rootScaling(model.config.head_width), isOn: (b, h) => Boolean(state.gates[b][h]),
+      const walk = {...imageWalk, model, T: model.tokens, cardHeight: mapHeight(model, 1), scaling: rootScaling(model.config.head_width), normalPixels: () => patchRows(model, image.bytes), isOn: (b, h) => Boolean(state.gates[b][h]),
         longName: (t) => longTokenName(model, t), shortName: (t) => shortTokenName(model, t),
         railBoxes: (...place) => patchRailBoxes(model.tokens, ...place), matrices: (b, blockRun) => imageMatrices(model, b, image, blockRun),
         ...imagePictures(model, state, image, () => facts.matrices.P0.scale)};
       const facts = stepFacts(walk, state, inside(state, block), () => inside(state, model.blocks.length - 1));
       const answers = shownClasses(probabilities, 10).map((c) => ({name: String(c), share: probabilities[c]}));
-      return Object.assign(facts, {answers, logits, readOut: model.first ? 0 : null});
+      return Object.assign(facts, {answers, logits, readOut: model.first ? 0 : null, finalRow: () => finalRow(model, state, image.bytes)});
     },
   };
 }

@@ -49,15 +49,15 @@ function signedNumber(x, digits = 2) {
 function vectorElement(name, values, {own = null, role = null, most = largestSize(values) || 1} = {}) {
   const shown = Math.min(values.length, vectorMost), size = largestSize(values), digits = size >= 0.5 ? 2 : size >= 0.05 ? 3 : 4;
   const first = own && own[0] + own[1] > shown ? own[0] : 0, count = own && first ? Math.min(own[1], shown) : shown;
-  const cells = Array.from(values.subarray(first, first + count), (x, i) => {
+  const texts = Array.from(values.subarray(first, first + count), (x) => signedNumber(x, digits)), longest = Math.max(...texts.map(({length}) => length));
+  const cells = texts.map((text, i) => {
     const inside = own && first + i >= own[0] && first + i < own[0] + own[1];
-    const colour = signedColour(x, most);
-    return element('span', {class: inside ? 'own' : null,
-      style: `background:rgb(${colour.join()});color:${inkFor(...colour)}`}, signedNumber(x, digits));
+    const colour = signedColour(values[first + i], most);
+    return element('span', {class: inside ? 'own' : null, style: `background:rgb(${colour.join()});color:${inkFor(...colour)}`}, text);
   });
   const more = values.length - count;
   return element('div', {class: 'step-vector'}, element('b', {class: role && 'is-' + role}, name),
-    element('span', {class: 'step-cells'}, cells, more > 0 && element('em', null, `and ${more} more`)));
+    element('span', {class: 'step-cells', style: `--digits:${longest}`}, cells, more > 0 && element('em', null, `and ${more} more`)));
 }
 
 /* One score, number by number: the query, the marked key, and their products, which sum to the score. */
@@ -65,18 +65,18 @@ function scoreVectors({lanes, head, t, D, key, root, keyName, walk}) {
   const {q, k, scoreRow} = lanes[head], query = rowOf(q, D, t), other = rowOf(k, D, key);
   const products = query.map((x, d) => x * other[d]), n = shortNumber;
   return [vectorElement('query', query, {role: 'query'}), vectorElement('key', other, {role: 'key'}), vectorElement('products', products),
-    element('p', {class: 'hint'}, `Head ${head + 1}, key: ${keyName}. The products add up to ${n(products.reduce((sum, x) => sum + x, 0))}.`,
-      walk.scaling.plain ? ` Divided by √${D} = ${n(root)}, the score is ${n(scoreRow[key])}.` : ` From that, the score is ${n(scoreRow[key])}.`)];
+    element('p', {class: 'hint'}, `Head ${head}, key: ${keyName}. The products add up to ${n(products.reduce((sum, x) => sum + x, 0))}.`,
+      walk.scaling.plain ? ` Divided by √${D} = ${n(root)}, the score is ${n(scoreRow[key])}.` : ` The score made from that is ${n(scoreRow[key])}.`)];
 }
 
 /* What the marked key gets in every head. */
 function headsElement({lanes, head, key, keyName, order}, word) {
   const line = ({h, scoreRow, weightRow, off}) => element('tr', {class: h === head ? 'best' : null},
-    element('th', {scope: 'row'}, `head ${h + 1}${off ? ' (off)' : ''}`), element('td', null, signedNumber(scoreRow[key])),
+    element('th', {scope: 'row'}, `head ${h}${off ? ' (off)' : ''}`), element('td', null, signedNumber(scoreRow[key])),
     word === 'weight' && element('td', null, percent(weightRow[key])));
   const columns = ['', 'score', word === 'weight' && 'weight'].filter((text) => text !== false);
-  return element('table', {class: 'step-keys'}, element('caption', null, 'The marked key, ', element('span', {class: 'is-key'}, keyName), ', in every head',
-    word === 'weight' && order[0] === key ? `: the largest weight of head ${head + 1}` : ''),
+  return element('table', {class: 'step-keys'}, element('caption', null, 'The selected key, ', element('span', {class: 'is-key'}, keyName), ', in every head',
+    word === 'weight' && order[0] === key ? `: the largest weight of head ${head}` : ''),
   element('thead', null, element('tr', null, columns.map((text) => (text ? element('th', {scope: 'col'}, text) : element('td'))))),
   element('tbody', null, lanes.map(line)));
 }
@@ -88,13 +88,13 @@ function sumVectors({lanes, head, t, D, key, keyName}) {
   if (off) return [vectorElement('value', value, {role: 'key'}), vectorElement('output', own)];
   return [vectorElement('value', value, {role: 'key'}), vectorElement(`× ${percent(weightRow[key])}`, part, {most}),
     vectorElement('all others', rest, {most}), vectorElement('output', own, {most, role: 'query'}),
-    element('p', {class: 'hint'}, `Head ${head + 1}, key: ${keyName}.`)];
+    element('p', {class: 'hint'}, `Head ${head}, key: ${keyName}.`)];
 }
 
 function stepNumbers(facts, key) {
   const {run, t, M, D, H, head, lanes, walk} = facts, row = (name, matrix, width) => vectorElement(name, rowOf(matrix, width, t), {role: 'query'});
   const own = {own: [head * D, D], role: 'query'};
-  const whose = element('p', {class: 'hint'}, `Head ${head + 1}: the query of ${facts.name}, the key and the value of ${facts.keyName}.`);
+  const whose = element('p', {class: 'hint'}, `Head ${head}: the query of ${facts.name}, the key and the value of ${facts.keyName}.`);
   const concat = () => vectorElement('c', concatRow(facts), own);
   const rows = {
     tokens: () => [row('x', run.x, M)],
@@ -104,13 +104,14 @@ function stepNumbers(facts, key) {
     split: () => [row('query', lanes[head].q, D), vectorElement('key', rowOf(lanes[head].k, D, facts.key), {role: 'key'}),
       vectorElement('value', rowOf(lanes[head].v, D, facts.key), {role: 'key'}), whose],
     scores: () => [...scoreVectors(facts), headsElement(facts, 'score')],
+    mask: () => [headsElement(facts, 'score')],
     softmax: () => [headsElement(facts, 'weight')],
     look: () => [headsElement(facts, 'weight')],
     sum: () => sumVectors(facts),
     concat: () => [concat()],
     output: () => [concat(), row('a', run.out, M)],
     residual: () => [row('x', run.x, M), row('a', run.out, M), row('x′', run.mid, M)],
-    mlp: () => [row('x′', run.mid, M), ...(run.hidden.length ? [row('hidden', run.hidden, run.hidden.length / facts.T)] : []), row('MLP', run.mlp, M), row('y', run.y, M)],
+    mlp: () => [row(facts.between ? 'x″' : 'x′', facts.between ? run.between : run.mid, M), ...(run.hidden.length ? [row('hidden', run.hidden, run.hidden.length / facts.T)] : []), row('MLP', run.mlp, M), row('y', run.y, M)],
     blocks: () => [row('y', run.y, M)],
   };
   return (walk.numbers[key] || rows[key])(facts);
@@ -126,8 +127,8 @@ function concatRow({lanes, t, D, H}) {
 /* The main numbers, for screen readers. */
 function stepSummary(facts, {title}) {
   const {lanes, key, keyName, name, block} = facts;
-  const weights = lanes.slice(0, 16).map(({h, weightRow}) => `head ${h + 1} ${percent(weightRow[key])}`).join(', ');
-  return `${title}. Block ${block + 1}, query: ${name}, key: ${keyName}. Weights of the key: ${weights}.`;
+  const weights = lanes.slice(0, 16).map(({h, weightRow}) => `head ${h} ${percent(weightRow[key])}`).join(', ');
+  return `${title}. Block ${block}, query: ${name}, key: ${keyName}. Weights of the key: ${weights}.`;
 }
 
 /* ---- The file ---------------------------------------------------------------------------------------------------- */
@@ -148,7 +149,7 @@ function stepSvg(facts, key, number, source) {
   const width = 1000, edge = 24, top = 130, colours = themeColours(), layout = stageLayout(facts, width - 2 * edge);
   const scene = sceneOf(key, facts, layout), {title, formula, words} = stepText(key, facts), pen = svgPen();
   pen.label(edge, 38, `${number}. ${title}`, {size: 20, weight: 600, fill: colours.ink});
-  pen.label(edge, 60, `${source}, block ${facts.block + 1}, head ${facts.head + 1}, query: ${facts.name}`, {size: 13, fill: colours.soft});
+  pen.label(edge, 60, `${source}, block ${facts.block}, head ${facts.head}, query: ${facts.name}`, {size: 13, fill: colours.soft});
   drawFormula(pen, edge, 92, formula, colours);
   pen.shift(edge, top);
   drawStage(pen, null, scene, 1, {facts, colours, layout});

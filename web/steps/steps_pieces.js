@@ -13,7 +13,7 @@ function barsAt(stages, p) {
   const last = stages.length - 1, along = p * last, n = Math.min(last, Math.floor(along)), e = easeBoth(along - n);
   const a = stages[n], b = stages[Math.min(last, n + 1)];
   return {low: between(a.low, b.low, e), high: between(a.high, b.high, e),
-    value: (j) => (Number.isFinite(a.values[j]) ? between(a.values[j], b.values[j], e) : NaN)};
+    value: (j) => (!Number.isFinite(a.values[j]) ? NaN : between(a.values[j], Number.isFinite(b.values[j]) ? b.values[j] : 0, e))};
 }
 
 const barText = (word, value) => (word === 'score' ? signedNumber(value) : percent(value));
@@ -22,10 +22,10 @@ const barText = (word, value) => (word === 'score' ? signedNumber(value) : perce
 function drawBars(pen, piece, box, look, view) {
   if (piece.side) return drawSideBars(pen, piece, box, look, view);
   const {facts, colours} = view, {alpha} = look, p = look.fresh && look.settled ? look.p : look.fresh ? 0 : 1;
-  const {T, key} = facts, now = barsAt(piece.stages, piece.sweep ? 1 : p), wide = box.width / T;
+  const {S, key} = facts, now = barsAt(piece.stages, piece.sweep ? 1 : p), wide = box.width / S;
   const thumb = 12, plot = {y: box.y + 15, height: Math.max(4, box.height - 15 - thumb - 5)};
   const y = (value) => plot.y + (plot.height * (now.high - value)) / (now.high - now.low || 1), zero = y(0);
-  const upto = piece.sweep ? Math.ceil(p * T) : T, solid = wide >= 3 ? 0.82 : 1;
+  const upto = piece.sweep ? Math.ceil(p * S) : S, solid = wide >= 3 ? 0.82 : 1;
   pen.stroke([[box.x, zero], [box.x + box.width, zero]], {stroke: colours.line, alpha});
   for (let j = 0; j < upto; j++) {
     const value = now.value(j), high = Math.abs(y(value) - zero);
@@ -37,16 +37,16 @@ function drawBars(pen, piece, box, look, view) {
 }
 
 function drawBarLabels(pen, {word}, box, alpha, {facts, colours}, text) {
-  const {T, key} = facts, middle = box.x + ((key + 0.5) * box.width) / T, foot = box.y + box.height;
+  const {S, key} = facts, middle = box.x + ((key + 0.5) * box.width) / S, foot = box.y + box.height;
   const wide = textWidth(text, 12, 700), spare = Math.max(0, box.width - wide) / 2, centre = box.x + box.width / 2;
   const x = limit(middle, centre - spare, centre + spare);
   if (wide <= box.width + 9) pen.label(x, box.y + 11, text, {size: 12, weight: 700, anchor: 'middle', fill: colours.key, alpha});
   const mark = facts.walk.drawKey(pen, middle, foot, box, alpha, {facts, colours});
-  const left = x - wide / 2 - box.x, caption = `${word} of key ${facts.shortOf(key)}`;
+  const left = x - wide / 2 - box.x, caption = `${word} of key ${facts.keyShortOf(key)}`;
   const room = [[box.x, left], [x + wide / 2 + 5, box.x + box.width - x - wide / 2 - 5]];
   const [from] = room.find(([, free]) => free >= textWidth(caption, 11, 400) + 4) || [null];
   if (from !== null) pen.label(from, box.y + 11, caption, {size: 11, fill: colours.soft, alpha});
-  const ends = [[box.x, 'start', 'keys: ' + facts.shortOf(0)], [box.x + box.width, 'end', facts.shortOf(T - 1)]];
+  const ends = [[box.x, 'start', 'keys: ' + facts.keyShortOf(0)], [box.x + box.width, 'end', facts.keyShortOf(S - 1)]];
   for (const [at, anchor, end] of ends) {
     const size = textWidth(end, 10, 400), start = anchor === 'start' ? at : at - size;
     if (start > mark.x + mark.width + 4 || start + size < mark.x - 3) pen.label(at, foot - 2, end, {size: 10, anchor, fill: colours.soft, alpha});
@@ -55,9 +55,9 @@ function drawBarLabels(pen, {word}, box, alpha, {facts, colours}, text) {
 
 /* The same beside the rows of V, growing to the left. */
 function drawSideBars(pen, piece, box, look, {facts, colours}) {
-  const {values, high} = piece.stages.at(-1), each = box.height / facts.T, {alpha} = look;
+  const {values, high} = piece.stages.at(-1), each = box.height / facts.S, {alpha} = look;
   pen.stroke([[box.x + box.width, box.y], [box.x + box.width, box.y + box.height]], {stroke: colours.line, alpha});
-  for (let j = 0; j < facts.T; j++) {
+  for (let j = 0; j < facts.S; j++) {
     const wide = (box.width * values[j]) / (high || 1);
     if (!(wide > 0.2)) continue;
     pen.box({x: box.x + box.width - wide, y: box.y + j * each + each * 0.08, width: wide, height: each * 0.84},
@@ -69,7 +69,7 @@ function drawSideBars(pen, piece, box, look, {facts, colours}) {
 
 /* The ways to write a heading: the first that fits. In the smallest lanes the number stands only in the list below. */
 function laneTexts({h, off, note, keyed}) {
-  const name = `${h + 1}${off ? ' (off)' : ''}`, short = keyed ? note.replace(/\.\d+/, '') : null;
+  const name = `${h}${off ? ' (off)' : ''}`, short = keyed ? note.replace(/\.\d+/, '') : null;
   return [{name: 'head ' + name, note}, ...(keyed ? [{name, note}, {name, note: short}] : [{name: 'head ' + name}, {name}])];
 }
 
@@ -86,10 +86,11 @@ function drawLane(pen, piece, box, {alpha}, {facts, colours}) {
   }
 }
 
-/* A block: its number, and the maps of its heads. */
+/* A block: its number, if there is room, and the maps of its heads. */
 function drawCard(pen, {b, chosen, places}, box, {alpha, settled, e}, {facts, colours}) {
   pen.box(box, {fill: colours.page, stroke: chosen ? colours.accent : colours.line, line: chosen ? 2 : 1, radius: 6, alpha});
-  pen.label(box.x + 8, box.y + 15, `block ${b + 1}`, {size: 12, weight: chosen ? 700 : 500, fill: colours.ink, alpha});
+  const text = [`block ${b}`, String(b)].find((words) => textWidth(words, 12, 700) + 4 <= box.width), wide = text ? textWidth(text, 12, chosen ? 700 : 500) : 0;
+  if (text) pen.label(box.x + Math.min(8, (box.width - wide) / 2), box.y + 15, text, {size: 12, weight: chosen ? 700 : 500, fill: colours.ink, alpha});
   if (settled || e >= 1) places.forEach((place, h) => pen.picture(facts.walk.cardOf(b, h), null, place, alpha));
 }
 
@@ -105,7 +106,7 @@ const drawNamePiece = (pen, piece, box, {alpha}, view) => drawCaption(pen, {...p
 /* The best answer, large, and a bar for each. */
 function drawAnswer(pen, piece, box, look, {facts, colours, layout}) {
   const {answers} = facts, {alpha} = look, best = bestOf(answers.map(({share}) => share)), title = layout.narrow ? 44 : 64;
-  const grown = look.fresh ? (look.settled ? easeBoth(look.p) : 0) : 1, note = `with ${percent(answers[best].share)}`;
+  const grown = look.fresh ? (look.settled ? easeBoth(look.p) : 0) : 1, note = `(${probabilityWords(answers[best].share)})`;
   const small = layout.narrow ? 13 : 20, room = box.width - textWidth(note, small, 400) - 10, sizes = layout.narrow ? [34, 26, 20, 15] : [52, 40, 30, 22];
   const large = sizes.find((size) => textWidth(answers[best].name, size, 700) <= room) || sizes.at(-1);
   const text = fitToken(answers[best].name, room, large, 700), wide = textWidth(text, large, 700);

@@ -5,8 +5,9 @@
  * into which it shrinks when it leaves. A matrix says what its rows and columns are, 'query' or 'key', and the marked
  * query and key are framed there in every step. */
 
-const pieceNames = {X: {text: 'X'}, N: {text: 'N'}, A: {text: 'A'}, X1: {text: 'X′'}, F: {text: 'hidden'}, E: {text: 'MLP'},
-  Y: {text: 'Y'}, pixels: {text: 'pixels'}, place: {text: 'positions'}, embed: {text: 'W', sub: 'E'}, W: {text: 'W'},
+const pieceNames = {X: {text: 'X'}, N: {text: 'N'}, A: {text: 'A'}, X1: {text: 'X′'}, X2: {text: 'X″'}, F: {text: 'hidden'}, E: {text: 'MLP'},
+  Y: {text: 'Y'}, pixels: {text: 'pixels'}, place: {text: 'positions'}, embed: {text: 'W', sub: 'E'},
+  bias: {text: 'cls, b'}, W: {text: 'W'},
   WO: {text: 'W', sub: 'O'}};
 
 function matrixPiece(facts, id, box, options = {}) {
@@ -21,9 +22,11 @@ function parkedStream(facts, layout) {
   return {X: matrixPiece(facts, 'X', box, {below: null, faint: true})};
 }
 
-function railPiece(facts, layout, x, y, height, keyToo = false) {
-  return {kind: 'rail', boxes: facts.walk.railBoxes(layout, x, y, height), box: {x, y, width: layout.rail, height},
-    each: height / facts.T, edge: x + layout.rail, keyToo};
+/* `keyToo` marks the key among the tokens, where keys are the same tokens as queries; `ofKeys`: the tokens are those of the keys. */
+function railPiece(facts, layout, x, y, height, keyToo = false, ofKeys = false) {
+  const keys = ofKeys && facts.cross;
+  return {kind: 'rail', boxes: (keys ? facts.walk.keyRailBoxes : facts.walk.railBoxes)(layout, x, y, height), box: {x, y, width: layout.rail, height},
+    each: height / (keys ? facts.S : facts.T), edge: x + layout.rail, keyToo: keyToo && !facts.cross, ofKeys: keys};
 }
 
 /* A row of matrices and signs. An item is a sign, {id, ...options} of a matrix, or {slices, columns, rows}: `slices(box)`
@@ -50,13 +53,13 @@ const normScene = (facts, layout) =>
 
 /* Q, K and V of all heads next to each other, each slice of a head with its tag. */
 function projectScene(facts, layout) {
-  const {H, G, D, T, M} = facts, source = facts.normed ? 'N' : 'X';
+  const {H, G, D, T, S, M} = facts, source = facts.normed ? 'N' : 'X';
   const slices = (box) => {
     const gap = layout.narrow ? 4 : 12, each = (box.width - 2 * gap) / (H + 2 * G), pieces = {};
     const starts = {Q: 0, K: H * each + gap, V: (H + G) * each + 2 * gap};
     for (const [letter, start] of Object.entries(starts)) {
       const count = letter === 'Q' ? H : G;
-      pieces['name' + letter] = {kind: 'name', name: {text: letter}, below: `${T} × ${count * D}`,
+      pieces['name' + letter] = {kind: 'name', name: {text: letter}, below: `${letter === 'Q' ? T : S} × ${count * D}`,
         box: {x: box.x + start, y: box.y, width: count * each, height: box.height}};
       for (const {h, group} of facts.lanes) {
         const place = {...box, x: box.x + start + (letter === 'Q' ? h : group) * each, width: each};
@@ -73,7 +76,7 @@ function projectScene(facts, layout) {
 }
 
 /* Lanes with their headings (`note`: a text, or the number of the marked key), the tokens of each line, unless rowsOf is null, and what `inside(lane, box)` puts into a lane. */
-function laneScene(facts, layout, rowsOf, note, inside) {
+function laneScene(facts, layout, rowsOf, note, inside, ofKeys = false) {
   const pieces = parkedStream(facts, layout);
   layout.lanes.forEach((box, h) => {
     pieces['lane' + h] = {kind: 'lane', box, h, off: facts.lanes[h].off, chosen: h === facts.head,
@@ -82,7 +85,7 @@ function laneScene(facts, layout, rowsOf, note, inside) {
   layout.lanes.forEach((box, h) => {
     if (box.first && layout.laneRail && rowsOf) {
       const {y, height} = rowsOf(box);
-      pieces['rail' + box.line] = railPiece(facts, layout, box.x - layout.laneRail, y, height, true);
+      pieces['rail' + box.line] = railPiece(facts, layout, box.x - layout.laneRail, y, height, true, ofKeys);
     }
     Object.assign(pieces, inside(facts.lanes[h], box));
   });
@@ -114,9 +117,10 @@ function axisOf(rows) {
 
 /* The bars of a lane: scores, weights, or on the way from one to the other. Axes are the same in all lanes. */
 function barStages(facts) {
-  const scores = axisOf(facts.lanes.map((lane) => lane.scoreRow));
+  const scores = axisOf(facts.lanes.map((lane) => lane.rawRow));
   const weights = axisOf(facts.lanes.map((lane) => lane.weightRow));
   return {
+    raw: ({rawRow}) => ({values: rawRow, ...scores}),
     scores: ({scoreRow}) => ({values: scoreRow, ...scores}),
     weights: ({weightRow}) => ({values: weightRow, ...weights}),
   };
@@ -135,8 +139,21 @@ function scoresScene(facts, layout) {
       ...parkedValues(facts, layout, h, box),
       ['Q' + h]: matrixPiece(facts, 'Q' + h, q, {...small, nameBelow: wide && {text: 'Q'}}),
       ['K' + h]: matrixPiece(facts, 'KT' + h, kt, {...small, nameLeft: wide && {text: 'K', sup: 'T'}, rows: null, columns: 'key'}),
-      ['S' + h]: matrixPiece(facts, 'S' + h, s, {below: null, how: 'cells', columns: 'key', from: 'Q' + h, h}),
-      ['bars' + h]: barsPiece(facts, lane, bars, [stages.scores(lane)], {sweep: true, word: 'score'}),
+      ['S' + h]: matrixPiece(facts, 'S' + h, s, {of: 'R' + h, below: null, how: 'cells', columns: 'key', from: 'Q' + h, h}),
+      ['bars' + h]: barsPiece(facts, lane, bars, [stages.raw(lane)], {sweep: true, word: 'score'}),
+    };
+  });
+}
+
+/* Scores of hidden keys are replaced. */
+function maskScene(facts, layout) {
+  const stages = barStages(facts);
+  return laneScene(facts, layout, (box) => laneProduct(box, layout).s, 'S + mask', (lane, box) => {
+    const {h} = lane, {s, bars} = laneProduct(box, layout);
+    return {
+      ...parkedValues(facts, layout, h, box),
+      ['S' + h]: matrixPiece(facts, 'S' + h, s, {below: null, columns: 'key', h}),
+      ['bars' + h]: barsPiece(facts, lane, bars, [stages.raw(lane), stages.scores(lane)], {word: 'score'}),
     };
   });
 }
@@ -178,17 +195,17 @@ function sumScene(facts, layout) {
       ['V' + h]: matrixPiece(facts, 'V' + h, v, {...shared, name: {text: 'V'}, rows: 'key', shares: weightRow, into: 'O' + h}),
       ['O' + h]: matrixPiece(facts, 'O' + h, o, {...shared, name: {text: 'O'}, how: 'row', from: 'V' + h}),
     };
-  });
+  }, true);
   return {...scene, flows};
 }
 
 /* ---- Movements within a step: {box, to, fill, share} or {.., matrix, crop, share} --------------------------------- */
 
 /* Each value that counts, to the row of the query in O. */
-function valueFlows({T, t, matrices}, {h, weightRow}, v, o) {
-  const most = largestOf(weightRow) || 1, flows = [], each = v.height / T;
-  const to = {x: o.x, y: o.y + t * each, width: o.width, height: each};
-  for (let row = 0; row < T; row++) {
+function valueFlows({T, S, t, matrices}, {h, weightRow}, v, o) {
+  const most = largestOf(weightRow) || 1, flows = [], each = v.height / S, high = o.height / T;
+  const to = {x: o.x, y: o.y + t * high, width: o.width, height: high};
+  for (let row = 0; row < S; row++) {
     const share = weightRow[row] / most;
     if (share <= 0.03) continue;
     flows.push({box: {...v, y: v.y + row * each, height: each}, to, matrix: matrices['V' + h], share,
@@ -222,15 +239,16 @@ function outputScene(facts, layout) {
   return {pieces: {...parkedStream(facts, layout), ...pieces}};
 }
 
+/* After cross-attention, whose sum X″ is, comes the MLP of a decoder. */
 const residualScene = (facts, layout) => rowScene(facts, layout, 'residual',
   [{id: 'X'}, '+', {id: 'A', options: {into: 'X1'}}, facts.post ? '→' : '=', {id: 'X1', how: 'rows', options: {from: 'A'}}]);
 
 /* With attention and MLP side by side, both read X. A mixture of MLPs has no hidden layer to show. */
 function mlpScene(facts, layout) {
-  const source = facts.parallel ? 'X' : 'X1', E = {id: 'E', how: 'rows', options: {from: facts.matrices.F ? 'F' : source}};
+  const source = facts.parallel ? 'X' : facts.between ? 'X2' : 'X1', name = facts.between ? 'X″' : 'X′', E = {id: 'E', how: 'rows', options: {from: facts.matrices.F ? 'F' : source}};
   const hidden = facts.matrices.F ? [{id: 'F', how: 'rows', options: {from: source, into: 'E'}}, '→'] : [];
   return rowScene(facts, layout, 'mlp', [{id: source}, '→', ...hidden, E,
-    layout.narrow ? '→' : facts.post ? '+ X′ →' : '+ X′ =', {id: 'Y', how: 'rows', options: {from: 'E'}}]);
+    layout.narrow ? '→' : facts.post ? `+ ${name} →` : `+ ${name} =`, {id: 'Y', how: 'rows', options: {from: 'E'}}]);
 }
 
 /* Every block with the maps of its heads, from the marked query. */
@@ -261,7 +279,7 @@ function gridPlaces(count, box, tall) {
 function answerScene(facts, layout) {
   const {width, top, bottom, narrow} = layout, gap = narrow ? 22 : 46, {pieces, left} = facts.walk.subject(facts, layout, gap);
   const stream = facts.answers.length ? limit(width * 0.24, 60, 260) : width - left - 2, right = left + stream + gap, high = bottom - top;
-  const final = {kind: 'matrix', box: {x: left, y: top, width: stream, height: high}, name: {text: 'final tokens'},
+  const final = {kind: 'matrix', box: {x: left, y: top, width: stream, height: high}, name: {text: 'Y of the last block'},
     below: `${facts.T} × ${facts.M}`, rows: 'query', readOut: true, matrix: facts.finalMatrix};
   if (!facts.answers.length) return {pieces: {...pieces, final}};
   return {pieces: {
@@ -271,7 +289,7 @@ function answerScene(facts, layout) {
   }};
 }
 
-const sceneMakers = {norm: normScene, project: projectScene, split: splitScene, scores: scoresScene, softmax: softmaxScene, look: lookScene,
+const sceneMakers = {norm: normScene, project: projectScene, split: splitScene, scores: scoresScene, mask: maskScene, softmax: softmaxScene, look: lookScene,
   sum: sumScene, concat: concatScene, output: outputScene, residual: residualScene, mlp: mlpScene, blocks: blocksScene, answer: answerScene};
 
 /* The scene of a step; those before the heads depend on what the tokens are. */

@@ -78,10 +78,10 @@ function matrixUnder({box, matrix, rows, columns, name, h}, at, facts) {
   const cell = cellAt(box, at, matrix.rows, matrix.columns);
   if (!cell) return null;
   const value = matrix.values[cell.row * matrix.columns + cell.column], head = h === undefined ? null : {head: h};
-  const text = !Number.isFinite(value) ? 'none' : matrix.signed ? value.toPrecision(4).replace('-', '−') : percent(value);
+  const text = !Number.isFinite(value) ? (matrix.hidden ? '−∞: hidden' : 'none') : matrix.signed ? value.toPrecision(4).replace('-', '−') : percent(value);
   const chosen = {...head, ...(rows && {[rows === 'key' ? 'key' : 'token']: cell.row}), ...(columns && {key: cell.column})};
-  const about = [rows && `${rows}: ${facts.nameOf(cell.row)}`, columns && `key: ${facts.nameOf(cell.column)}`,
-    !rows && !columns && `row ${cell.row + 1}, column ${cell.column + 1}`, h !== undefined && `head ${h + 1}`];
+  const about = [rows && `${rows}: ${(rows === 'key' ? facts.keyNameOf : facts.nameOf)(cell.row)}`, columns && `key: ${facts.keyNameOf(cell.column)}`,
+    !rows && !columns && `row ${cell.row + 1}, column ${cell.column + 1}`, h !== undefined && `head ${h}`];
   return {lines: [`${name ? name.text + (name.sub || '') + '  ' : ''}${text}`, ...about.filter(Boolean)],
     choice: Object.keys(chosen).length ? chosen : null};
 }
@@ -90,19 +90,19 @@ const pieceHits = {
   matrix: matrixUnder,
 
   bars({box, side, stages, h, word}, at, facts) {
-    const cell = cellAt(box, at, side ? facts.T : 1, side ? 1 : facts.T), key = cell && (side ? cell.row : cell.column);
+    const cell = cellAt(box, at, side ? facts.S : 1, side ? 1 : facts.S), key = cell && (side ? cell.row : cell.column);
     if (!cell) return null;
-    return {lines: [barText(word || 'weight', stages.at(-1).values[key]), `key: ${facts.nameOf(key)}`, `head ${h + 1}`], choice: {head: h, key}};
+    return {lines: [barText(word || 'weight', stages.at(-1).values[key]), `key: ${facts.keyNameOf(key)}`, `head ${h}`], choice: {head: h, key}};
   },
 
   rail({boxes}, at, facts) {
     const token = boxes.findIndex((box) => cellAt(box, at, 1, 1));
-    return token < 0 ? null : {lines: [facts.nameOf(token), 'Click to follow it.'], choice: {token}};
+    return token < 0 ? null : {lines: [facts.nameOf(token), 'Click to follow this token.'], choice: {token}};
   },
 
   card({b, places}, at, facts) {
     const h = places.findIndex((place) => cellAt(place, at, 1, 1));
-    return h < 0 ? null : {lines: [`Block ${b + 1}, head ${h + 1}`, 'Click to follow it.'], choice: {block: b, head: h}};
+    return h < 0 ? null : {lines: [`Block ${b}, head ${h}`, 'Click to follow this head.'], choice: {block: b, head: h}};
   },
 
   lane: ({box, h}, at) => (cellAt(box, at, 1, 1) ? {lines: null, choice: {head: h}} : null),

@@ -12,95 +12,129 @@ const asKey = (text) => ({text, role: 'key'});
 
 const normName = ({model}) => (model.config.norm === 'rms' ? 'RMSNorm' : 'LayerNorm');
 
+/* What the norm of a model does to a row. */
+function normWords({model: {config}}) {
+  if (config.norm === 'rms') return 'RMSNorm divides the row by its root mean square, then applies a learned scale.';
+  return `LayerNorm subtracts the row's mean, divides by its standard deviation, then applies a learned scale${config.norm_bias === false ? '' : ' and shift'}.`;
+}
+
 /* ---- Before the heads -------------------------------------------------------------------------------------------- */
 
 /* The tokens of a block behind the first, whatever they were before it; `row` names the framed one. */
 function laterTokensStep({block, T, M}, row) {
   return {
-    title: `The tokens that block ${block + 1} reads`,
+    title: `The rows that block ${block} reads`,
     formula: [symbol('X', {}, T, M)],
-    words: [`Block ${block + 1} reads what block ${block} wrote: still one row of ${M} numbers per token, but a row now also holds ` +
-      'what the token has gathered from others. The framed row is ', ...row],
+    words: [`Block ${block} reads the output of block ${block - 1}. There is still one row of ${M} numbers per token, but a row now also ` +
+      'contains information from other tokens. The framed row is that of ', ...row],
   };
 }
 
 function normStep(facts) {
   const {T, M, run, t} = facts, length = (matrix) => shortNumber(lengthOf(rowOf(matrix, M, t)));
   if (run.n.every((x, i) => x === run.x[i])) {
-    return {title: 'No norm yet', formula: [symbol('N', {}, T, M), '=', symbol('X', {}, T, M)],
-      words: ['Other blocks of this model bring each row to a similar size first; this one takes the rows as they are. X itself waits on the left: it will be needed again.']};
+    return {title: 'No norm in this block', formula: [symbol('N', {}, T, M), '=', symbol('X', {}, T, M)],
+      words: ['Other blocks of this model normalize the rows first; this one uses them as they are. X stays at the left edge because it is needed again later.']};
   }
   return {
     title: 'Normalize every row',
     formula: [symbol('N', {}, T, M), '=', normName(facts) + '(', symbol('X', {}, T, M), ')'],
-    words: ['Each row is brought to a similar size, so that no token shouts down the others. The length of the framed row goes ' +
-      `from ${length(run.x)} to ${length(run.n)}. X itself waits on the left: it will be needed again.`],
+    words: [`${normWords(facts)} The length of the framed row goes from ${length(run.x)} to ${length(run.n)}. ` +
+      'X itself stays at the left edge because it is needed again later.'],
   };
 }
 
 /* ---- The heads --------------------------------------------------------------------------------------------------- */
 
-function projectStep({T, M, H, G, D, model, block, normed}) {
-  const bias = model.blocks[block].qkv.bias ? ['+', symbol('b', {}, (H + 2 * G) * D)] : [];
-  const shared = G < H ? ` Keys and values have ${G} slices only: ${H / G} heads share each.` : '', {rotary_base: rotary, qk_norm: norm} = model.blocks[block];
-  const then = [norm > 0 && 'brought to a similar size', rotary > 0 && 'turned by their positions (a rotary embedding)'].filter(Boolean).join(' and ');
+/* What happens to queries and keys after the product, in words. */
+function afterProduct({rotary_base: rotary, qk_norm: norm}) {
+  const then = [norm > 0 && 'normalized', rotary > 0 && 'rotated according to their positions (rotary embedding)'].filter(Boolean).join(' and ');
+  return then && ` Queries and keys are then ${then}; they are shown after that.`;
+}
+
+function projectStep(facts) {
+  const {T, M, S, sourceWidth, H, G, D, model, block, normed, cross} = facts;
+  const shared = G < H ? ` There are only ${plural(G, 'head')} of keys and values; each is shared by ${H / G} heads of queries.` : '';
+  const bias = model.blocks[block].qkv.bias, b = (name, size) => (bias ? ['+', symbol('b', name ? {sub: name} : {}, size)] : []), read = symbol(normed ? 'N' : 'X', {}, T, M);
+  const formula = cross ? [symbol('Q', {}, T, H * D), '=', read, symbol('W', {sub: 'Q'}, M, H * D), ...b('Q', H * D), ', ',
+    symbol('[K V]', {}, S, 2 * G * D), '=', symbol('E', {}, S, sourceWidth), symbol('W', {sub: 'KV'}, sourceWidth, 2 * G * D), ...b('KV', 2 * G * D)]
+    : [symbol('[Q K V]', {}, T, (H + 2 * G) * D), '=', read, symbol('W', {}, M, (H + 2 * G) * D), ...b('', (H + 2 * G) * D)];
+  const start = cross ? 'Queries are computed from the rows of the decoder, keys and values from E, the output of the encoder. A '
+    : 'One matrix product gives every token three new rows. Its ';
   return {
     title: 'Queries, keys and values',
-    formula: [symbol('[Q K V]', {}, T, (H + 2 * G) * D), '=', symbol(normed ? 'N' : 'X', {}, T, M), symbol('W', {}, M, (H + 2 * G) * D), ...bias],
-    words: ['One product gives every token three new rows. Its ', asQuery('query'), ' says what it is looking for. Its ', asKey('key'),
-      ' says what it has to offer. Its value is what it hands over when another token attends to it.' + shared,
-      then && ` Queries and keys are then ${then}, as they are shown here.`],
+    formula,
+    words: [start, asQuery('query'), ' says what the token is looking for, ', cross ? 'a ' : 'its ', asKey('key'),
+      ` says what a token offers, and ${cross ? 'a' : 'its'} value is what it passes on when another token attends to it.` + shared, afterProduct(model.blocks[block])].filter(Boolean),
   };
 }
 
-function splitStep({H, D, T}) {
+function splitStep({H, D, T, S}) {
   return {
-    title: H === 1 ? 'One head' : `Split them among ${H} heads`,
-    formula: [symbol('Q', {sub: 'h'}, T, D), ',', symbol('K', {sub: 'h'}, T, D), ',', symbol('V', {sub: 'h'}, T, D),
-      H > 1 ? `h = 1 … ${H}` : 'h = 1'],
-    words: [H === 1 ? `This block has a single head; it takes all ${D} columns. ` : `Each head takes its own ${plural(D, 'column')} of Q, K and V, and from ` +
-      'here on works alone. That is why there are several: each can look for something else. ',
-    'In Q the ', asQuery('query'), ' of our token is framed, in K and V the ', asKey('key'), ' that is compared with it.'],
+    title: H === 1 ? 'One head' : `Split into ${H} heads`,
+    formula: [symbol('Q', {sub: 'h'}, T, D), ',', symbol('K', {sub: 'h'}, S, D), ',', symbol('V', {sub: 'h'}, S, D),
+      H > 1 ? `h = 0 … ${H - 1}` : 'h = 0'],
+    words: [H === 1 ? `This block has a single head, which uses all ${D} columns. ` : `Each head takes its own ${plural(D, 'column')} of Q, K and V and ` +
+      'works independently from here on, so that heads can look for different things. ',
+    'In Q, the ', asQuery('query'), ' of our token is framed; in K and V, the ', asKey('key'), ' that it is compared with.'],
   };
 }
 
 /* What becomes of the product of a query and a key: here, it is divided by the root of the width. `more` is what else happens to it, in
- * sentences; `plain` if nothing does. */
+ * sentences; `plain` if nothing does; score(product) is what a score is made from a product, or null if it also depends on the distance. */
 function rootScaling(D) {
-  return {plain: true, note: `QKᵀ ÷ √${D}`, words: `, divided by √${D} so that it does not grow with the width`, more: '',
-    formula: ['÷', symbol(`√${D}`, {}, shortNumber(Math.sqrt(D)))]};
+  return {plain: true, note: `QKᵀ ÷ √${D}`, words: `, divided by √${D} so that its size does not grow with the width of the head`, more: '',
+    formula: ['÷', symbol(`√${D}`, {}, shortNumber(Math.sqrt(D)))], score: (product) => product / Math.sqrt(D)};
 }
 
 function scoresStep(facts) {
-  const {T, D, lanes, head, key, name, keyName, t, model, walk: {scaling}} = facts, later = model.config.causal ? T - 1 - t : 0;
-  const hidden = later ? ` A causal model hides the ${later === 1 ? 'token' : plural(later, 'token')} after it.` : '';
+  const {T, S, D, lanes, head, key, name, keyName, walk: {scaling}} = facts;
   return {
     title: 'Compare the query with every key',
-    formula: [symbol('S', {sub: 'h'}, T, T), '=', symbol('Q', {sub: 'h'}, T, D), symbol('K', {sub: 'h', sup: 'T'}, D, T), ...scaling.formula],
-    words: [`A score is the dot product of a query and a key${scaling.words}. It is large where the two match. ${scaling.more}`, `In head ${head + 1}, `,
-      asQuery(name), ' and ', asKey(keyName), ` score ${barText('score', lanes[head].scoreRow[key])}.${hidden}`],
+    formula: [symbol('S', {sub: 'h'}, T, S), '=', symbol('Q', {sub: 'h'}, T, D), symbol('K', {sub: 'h', sup: 'T'}, D, S), ...scaling.formula],
+    words: [`A score is the dot product of a query and a key${scaling.words}. It is large if the two match. ${scaling.more}`, `In head ${head}, the score of `,
+      asQuery(name), ' and ', asKey(keyName), ` is ${barText('score', lanes[head].scoreRow[key])}.`],
+  };
+}
+
+/* Which keys a query must not see, in words. */
+function maskWords({model, block}) {
+  const {window_left: left, window_right: right} = model.blocks[block], near = [left >= 0 && `${left} before`, right >= 0 && `${right} after`].filter(Boolean).join(' and ');
+  return [model.config.causal && 'A causal model must not look ahead, so the keys after a query are hidden from it. ',
+    near && `Of the other tokens, only those up to ${near} the query are visible in this block. `].filter(Boolean).join('') || 'In this block, every key is visible. ';
+}
+
+function maskStep(facts) {
+  const {T, S, keys, name, model} = facts;
+  return {
+    title: model.config.causal ? 'Hide the keys after the query' : 'Hide the keys outside the window',
+    formula: [symbol('S', {sub: 'h'}, T, S), '←', symbol('S', {sub: 'h'}, T, S), '+', symbol('mask', {}, T, S)],
+    words: [maskWords(facts), 'The mask is 0 for a visible key and −∞ for a hidden one, so that the weight of a hidden key becomes exactly 0. Hidden scores are hatched. For ',
+      asQuery(name), `, ${keys.length} of ${plural(S, 'key')} ${keys.length === 1 ? 'is' : 'are'} visible.`],
   };
 }
 
 function softmaxStep(facts) {
-  const {T, lanes, head, key, name, keyName, model, block} = facts;
+  const {T, S, lanes, head, key, name, keyName, model, block, masked} = facts, sinks = model.blocks[block].sinks;
   return {
     title: 'Turn scores into weights',
-    formula: [symbol('P', {sub: 'h'}, T, T), '=', 'softmax(', symbol('S', {sub: 'h'}, T, T), ')'],
-    words: [model.blocks[block].sinks ? 'e to the power of each score, divided by the sum over the row and a learned sink: all weights of a query are positive; with the share of the sink they add up to 100 %. In head '
-      : 'e to the power of each score, divided by the sum over the row: all weights of a query are positive and add up to 100 %. In head ',
-    `${head + 1}, `, asQuery(name), ` gives ${percent(lanes[head].weightRow[key])} of its attention to `, asKey(keyName),
-      `. Uniform attention would be ${percent(1 / facts.keys.length)}.`],
+    formula: [symbol('P', {sub: 'h'}, T, S), '=', 'softmax(', symbol('S', {sub: 'h'}, T, S), ')'],
+    words: [`Softmax takes e to the power of each score and divides by the sum over the row${sinks ? ' and a learned sink' : ''}. The weights of ${masked ? 'the visible keys' : 'a query'} are ` +
+      `positive and${sinks ? ', with the share of the sink,' : ''} add up to 100 %. In head ${head}, `,
+    asQuery(name), ` gives ${percent(lanes[head].weightRow[key])} of its attention to `, asKey(keyName),
+    `. Uniform attention would give it ${percent(1 / facts.keys.length)}.`],
   };
 }
 
+const lookTitle = ({H}) => (H === 1 ? 'What the head attends to' : 'What each head attends to');
+
 function sumStep(facts) {
-  const {T, D, lanes, head, key, keyName} = facts;
+  const {T, S, D, lanes, head, key, keyName} = facts;
   return {
-    title: 'Mix the values',
-    formula: [symbol('O', {sub: 'h'}, T, D), '=', symbol('P', {sub: 'h'}, T, T), symbol('V', {sub: 'h'}, T, D)],
-    words: ['Every value counts as much as its weight, and their sum is the output of the head for our token. In head ', `${head + 1} it holds ${percent(lanes[head].weightRow[key])} of the value of `,
-      asKey(keyName), '. This is the moment when information moves from one token to another.' + (lanes[head].off ? ' This head is switched off: its output is zero.' : '')],
+    title: 'Average the values',
+    formula: [symbol('O', {sub: 'h'}, T, D), '=', symbol('P', {sub: 'h'}, T, S), symbol('V', {sub: 'h'}, S, D)],
+    words: [`The head's output is the weighted average of all value rows. In head ${head}, the value of `, asKey(keyName), ` has the weight ${percent(lanes[head].weightRow[key])}. ` +
+      'In this step, information moves from one token to another.' + (lanes[head].off ? ' This head is switched off: its output is set to zero.' : '')],
   };
 }
 
@@ -112,17 +146,17 @@ function concatSymbols(T, D, H, head) {
   const parts = [];
   shown.forEach((h, n) => {
     if (n) parts.push(h - shown[n - 1] > 1 ? '| … |' : '|');
-    parts.push(symbol('O', {sub: h + 1}, T, D));
+    parts.push(symbol('O', {sub: h}, T, D));
   });
   return parts;
 }
 
 function concatStep({T, D, H, M, head}) {
   return {
-    title: H === 1 ? 'The output of the head' : 'Put the heads side by side',
+    title: H === 1 ? 'The output of the head' : 'Concatenate the heads',
     formula: [symbol('C', {}, T, H * D), '=', '[', ...concatSymbols(T, D, H, head), ']'],
-    words: [H === 1 ? `With several heads, their outputs would now be concatenated: ${D} columns each.`
-      : `The outputs of the heads are concatenated: ${H} × ${D} = ${H * D} numbers per token${H * D === M ? ' again' : ''}. Nothing is added or lost; each head still has its own columns.`],
+    words: [H === 1 ? `If there were several heads, their outputs would be concatenated here, with ${D} columns each.`
+      : `The outputs of the heads are placed side by side: ${H} × ${D} = ${H * D} numbers per token${H * D === M ? ', the width of the model' : ''}. Nothing is mixed yet: each head still has its own columns.`],
   };
 }
 
@@ -131,8 +165,8 @@ function outputStep(facts) {
   return {
     title: H === 1 ? 'The output matrix' : 'Combine the heads',
     formula: [symbol('A', {}, T, M), '=', ...before, symbol('C', {}, T, H * D), symbol('W', {sub: 'O'}, H * D, M), ...(model.blocks[block].proj.bias ? ['+', symbol('b', {sub: 'O'}, M)] : []), ...behind],
-    words: [`The output matrix mixes what the ${H === 1 ? 'head' : 'heads'} found into one row of ${M} numbers per token.`,
-      H > 1 ? ` Each head has ${plural(D, 'row')} of it${facts.matrices.WO ? `; those of head ${head + 1} are framed` : ''}.` : '', before.length ? ' Then every row is brought to a similar size.' : ''],
+    words: [`The output matrix turns the ${H === 1 ? 'output of the head' : 'outputs of all heads'} into one row of ${M} numbers per token.`,
+      H > 1 ? ` Each head has ${plural(D, 'row')} of this matrix${facts.matrices.WO ? `; those of head ${head} are framed` : ''}.` : '', before.length ? ' Every row is then normalized.' : ''],
   };
 }
 
@@ -140,53 +174,65 @@ function residualStep(facts) {
   const {T, M, run, t, post} = facts, length = (matrix) => shortNumber(lengthOf(rowOf(matrix, M, t)));
   const sum = [symbol('X', {}, T, M), '+', symbol('A', {}, T, M)];
   return {
-    title: 'Add the result to the tokens',
+    title: 'Add the result to X',
     formula: post ? [symbol('X′', {}, T, M), '=', normName(facts) + '(', ...sum, ')'] : [symbol('X′', {}, T, M), '=', ...sum],
-    words: [`X comes back: attention does not replace a token, it adds to it (a residual connection). A row of length ${length(run.out)} is added to the framed row of length ${length(run.x)}.`,
-      post ? ' Then the sum is normalized.' : ''],
+    words: [`Attention does not replace the row of a token, it adds to it (a residual connection). Here a row of length ${length(run.out)} is added to the framed row, whose length is ${length(run.x)}.`,
+      post ? ' The sum is then normalized.' : ''],
   };
 }
 
 function mlpStep(facts) {
-  const {T, M, F, run, t, post, parallel, model} = facts, length = (matrix) => shortNumber(lengthOf(rowOf(matrix, M, t)));
-  const [before, behind] = model.config.out_norm ? ['norm(MLP(', '))'] : ['MLP(', ')'];
-  const sum = [symbol('X′', {}, T, M), '+', before, symbol(parallel ? 'norm(X)' : facts.normed ? 'norm(X′)' : 'X′', {}, T, M), behind];
+  const {T, M, F, run, t, post, parallel, between, model} = facts, length = (matrix) => shortNumber(lengthOf(rowOf(matrix, M, t)));
+  const [before, behind] = model.config.out_norm ? [`${normName(facts)}(MLP(`, '))'] : ['MLP(', ')'], name = between ? 'X″' : 'X′';
+  const inner = parallel ? 'X' : name, norm = parallel || facts.normed ? [`${normName(facts)}(`, symbol(inner, {}, T, M), ')'] : [symbol(inner, {}, T, M)];
+  const sum = [symbol(name, {}, T, M), '+', before, ...norm, behind];
   return {
-    title: 'The MLP: every token on its own',
+    title: 'The MLP: each token by itself',
     formula: post ? [symbol('Y', {}, T, M), '=', normName(facts) + '(', ...sum, ')'] : [symbol('Y', {}, T, M), '=', ...sum],
-    words: [parallel ? 'Beside attention, and from the same X: a' : 'A', ` small network processes each row separately: ${M} numbers become ${F}, pass a nonlinear function, and become ${M} again. `,
-      model.experts ? `There are ${model.experts} of them, and each row goes through the ${model.used} that fit it best. ` : '',
-      `The result, of length ${length(run.mlp)} in the framed row, is added too. Attention moves information between tokens; the MLP works ${parallel ? 'on each alone' : 'on what has arrived'}.`],
+    words: [between ? 'Cross-attention comes first; it adds to X′ and leaves X″ (choose it above to walk through it). ' : '',
+      parallel ? 'In parallel with attention, and from the same X, a' : between ? 'Then a' : 'A', ` small network processes each row separately: ${M} numbers become ${F}, pass through a nonlinear function, and become ${M} again. `,
+      model.experts ? `There are ${model.experts} such networks (experts), and a router selects ${model.used} for each row. ` : '',
+      `The result, a row of length ${length(run.mlp)} for the framed token, is added as well. Attention moves information between tokens; the MLP works on each token by itself.`],
   };
 }
 
-const blocksFormula = (block, blocks) => [symbol('Y', {}, `block ${block + 1}`), '→',
-  block + 1 < blocks ? symbol('X', {}, 'next block') : symbol('answer', {}, 'last norm')];
+const blocksFormula = (block, blocks) => [symbol('Y', {}, `block ${block}`), '→',
+  block + 1 < blocks ? symbol('X', {}, `block ${block + 1}`) : symbol('output', {}, 'last block')];
 
 function blocksWords(block, blocks) {
-  if (blocks === 1) return 'This model has one block. ';
-  const here = `All of this was block ${block + 1} of ${blocks}. `;
-  return here + (block + 1 < blocks ? 'The next block reads Y and does the same with its own weights. ' : 'It is the last one: the answer comes from Y. ');
+  if (blocks === 1) return 'This model has a single block. ';
+  const here = `These were the steps of block ${block}; the blocks are numbered from 0 to ${blocks - 1}. `;
+  return here + (block + 1 < blocks ? 'The next block reads Y and does the same with its own weights. ' : 'It is the last one, so the output is computed from Y. ');
 }
+
+const blocksTitle = (blocks) => (blocks === 1 ? 'One block' : `${blocks} blocks, one after the other`);
+const laterBlocks = (blocks) => (blocks === 1 ? ''
+  : ' Later blocks compare rows that already contain information from other tokens. Each block has a colour scale of its own.');
 
 function blocksStep({blocks, block, name, H}) {
   return {
-    title: blocks === 1 ? 'One block' : `${blocks} blocks, one after the other`,
+    title: blocksTitle(blocks),
     formula: blocksFormula(block, blocks),
     words: [blocksWords(block, blocks),
-      `Each square shows where one ${H === 1 ? 'block' : 'head'} looks from `, asQuery(name), '. Later blocks compare tokens that have already gathered information.'],
+      `Each square shows what one ${H === 1 ? 'block' : 'head'} attends to from `, asQuery(name), '.', laterBlocks(blocks)],
   };
 }
 
 /* All steps, in their order; those that depend on what the tokens are come from the walk. */
-const stepOrder = ['cut', 'tokens', 'norm', 'project', 'split', 'scores', 'softmax', 'look', 'sum', 'concat', 'output', 'residual', 'mlp',
+const stepOrder = ['cut', 'tokens', 'norm', 'project', 'split', 'scores', 'mask', 'softmax', 'look', 'sum', 'concat', 'output', 'residual', 'mlp',
   'blocks', 'answer'];
-const steps = {norm: normStep, project: projectStep, split: splitStep, scores: scoresStep, softmax: softmaxStep, sum: sumStep, concat: concatStep,
+const steps = {norm: normStep, project: projectStep, split: splitStep, scores: scoresStep, mask: maskStep, softmax: softmaxStep, sum: sumStep, concat: concatStep,
   output: outputStep, residual: residualStep, mlp: mlpStep, blocks: blocksStep};
 
 const stepText = (key, facts) => (facts.walk.steps[key] || steps[key])(facts);
 
-/* The steps of a model: one whose attention reads the tokens themselves has no norm before it. */
-const stepKeys = ({config}) => stepOrder.filter((key) => key !== 'norm' || config.normed);
+/* Whether some block hides keys from queries. */
+const hasMask = ({config, blocks}) => Boolean(config.causal) || blocks.some(({window_left: left, window_right: right}) => left >= 0 || right >= 0);
+
+/* The steps of a model: one whose attention reads the tokens themselves has no norm before it, one whose queries see all keys no mask. Cross-attention
+ * begins with the rows that the attention before it has left, and ends where it adds to them. */
+const crossSkips = ['cut', 'mlp', 'blocks', 'answer'];
+const stepKeys = (model) => stepOrder.filter((key) => (key !== 'norm' || model.config.normed) && (key !== 'mask' || hasMask(model)) &&
+  !(model.cross && crossSkips.includes(key)));
 
 const wordsText = (words) => words.map((part) => part.text || part).join('');

@@ -3,9 +3,10 @@
 
 const arcSizes = {high: 36, edge: 5, most: 10, cell: 104};
 
-/* Arcs from token `query` above a line of dots, one for each token. */
-function drawArcs(pen, row, query, {x, y, width, height}, colours) {
-  const inner = width - 2 * arcSizes.edge, at = (n) => x + arcSizes.edge + ((n + 0.5) * inner) / row.length, base = y + height - 5;
+/* Arcs from token `query` above a line of dots, one for each token; `mirrored`: the first one is on the right. */
+function drawArcs(pen, row, query, {x, y, width, height}, colours, mirrored) {
+  const inner = width - 2 * arcSizes.edge, base = y + height - 5;
+  const at = (n) => x + arcSizes.edge + (((mirrored ? row.length - 1 - n : n) + 0.5) * inner) / row.length;
   drawDots(pen, row, at, base, colours);
   for (const key of strongestKeys(row, arcSizes.most).reverse()) {
     if (!(row[key] > 0.02)) continue;
@@ -61,7 +62,7 @@ function loopPoints(x, base) {
 /* A cell's picture and words for a query. */
 function drawHeadArcs(pen, attention, facts, query, box, colours) {
   const row = attention.row(facts.layer, facts.head, query);
-  if (attention.same) drawArcs(pen, row, query, box, colours);
+  if (attention.same) drawArcs(pen, row, query, box, colours, attention.rightToLeft);
   else drawCrossArcs(pen, row, query, attention.queries, box, colours);
 }
 
@@ -75,11 +76,10 @@ function strongestWord(attention, {layer, head}, query) {
 
 function createArcCell(store, attention, layer, head) {
   const canvas = element('canvas', {class: 'arc-map', 'aria-hidden': true}), word = element('bdi', {class: 'arc-word'}), share = element('span', {class: 'arc-share'});
-  const number = `${layer + 1}.${head + 1}`, about = headWords(attention, layer, head);
-  const mark = headMark(attention, layer, head);
-  const button = element('button', {type: 'button', class: mark ? 'cell arc-cell marked' : 'cell arc-cell', 'data-layer': layer, 'data-head': head,
+  const number = `${layer}.${head}`;
+  const button = element('button', {type: 'button', class: 'cell arc-cell', 'data-layer': layer, 'data-head': head,
     onclick: () => store.set({block: layer, head})},
-  element('span', {class: 'arc-name'}, number, ' ', share), ' ', canvas, word, mark);
+  element('span', {class: 'arc-name'}, number, ' ', share), ' ', canvas, word);
   let lines = [];
   attachTip(button, () => lines);
   return {
@@ -89,11 +89,12 @@ function createArcCell(store, attention, layer, head) {
       return canvas.clientWidth;
     },
     paint(query, width, colours) {
+      button.classList.toggle('marked', showMark(button, attention, layer, head));
       const best = strongestWord(attention, {layer, head}, query), box = {x: 0, y: 0, width, height: arcSizes.high};
       drawHeadArcs(canvasPen(sizeCanvas(canvas, width, arcSizes.high)), attention, {layer, head}, query, box, colours);
       word.textContent = best ? clipToken(best.word, 18) : '–';
       share.textContent = best ? `${Math.round(100 * best.share)}\u00a0%` : '';
-      lines = [headName(attention, layer, head), about, best && `from ${tokenLabel(attention, attention.queryTexts, query)}`,
+      lines = [headName(attention, layer, head), headWords(attention, layer, head), best && `from ${tokenLabel(attention, attention.queryTexts, query)}`,
         best && `to ${tokenLabel(attention, attention.keyTexts, best.key)} ${percent(best.share)}`].filter(Boolean);
       button.setAttribute('aria-label', [`${number} ${share.textContent} ${word.textContent}`, ...lines].join(', '));
     },
@@ -108,17 +109,21 @@ function evenColumns(heads, most) {
 
 /* All heads of a set of maps; `title` is '' if the page has only one. */
 function createArcs(store, set, title, id) {
-  const attention = loadAttention(set, id), heading = element('h3', {class: 'arcs-about'}), legend = marksLegend(attention);
-  const cells = attention.facts.flatMap(({layer, head}, n) => (set.words[n] === 'removed' ? [] : [createArcCell(store, attention, layer, head)]));
+  const attention = loadAttention(set, id), heading = element('h3', {class: 'arcs-about'}), legend = createMarksLegend(attention);
+  const cells = attention.facts.flatMap(({layer, head}, n) => (set.words && set.words[n] === 'removed' ? [] : [createArcCell(store, attention, layer, head)]));
   const body = element('div', {class: 'arc-cells cells', style: `--heads:${attention.heads};--some:${evenColumns(attention.heads, 4)};--few:${evenColumns(attention.heads, 3)}`},
     cells.map((cell) => cell.element));
+  roveFocus(body, '.cell');
   return {
     attention, title, body,
-    element: element('div', {class: 'arcs', id: `arcs-${id}`}, element('div', {class: 'arcs-head'}, heading, legend), body),
+    element: element('div', {class: 'arcs', id: `arcs-${id}`}, element('div', {class: 'arcs-head'}, heading, legend.element), body),
     /* The token that they are shown for. */
     update(asked) {
       const state = store.get(), colours = themeColours(), width = cells[0].width || arcSizes.cell;
-      if (attention.set !== state.set) attention.take(state.set);
+      if (attention.set !== state.set) {
+        attention.take(state.set);
+        legend.update();
+      }
       const query = Math.max(0, Math.min(asked, attention.queries - 1));
       cells.forEach((cell) => cell.paint(query, width, colours));
       cells.forEach((cell) => cell.choose(state));

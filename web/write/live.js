@@ -3,7 +3,7 @@
 /* The engine's model with its tokenizers. */
 async function openLive(live) {
   const place = document.getElementById('mha-engine');
-  if (!place) throw new Error('It was written by an mha that was built without its WebAssembly engine.');
+  if (!place) throw new Error('It was created by an mha that was built without its WebAssembly engine.');
   return (await startEngine(decodeBase64(place.textContent))).openText(live);
 }
 
@@ -24,11 +24,11 @@ async function startWriting(data, mapStores) {
     takeSettings(live.settings);
     const model = await openLive(live), first = firstText(model, live);
     const store = createStore({...first, ...firstSettings(), running: false, ended: false, result: null, tokens: null, next: null, mask: 0,
-      problem: null, pointed: null});
+      problem: null, pointed: null, read: first});
     const writer = createWriter(model, data, store, mapStores);
     return {store, writer, first, panel: createWritePanel(store, writer, mapStores, data)};
   } catch (error) {
-    data.still = `This page cannot run its model. ${error.message} It shows the text that it was written with.`;
+    data.still = `This page cannot run its model. ${error.message} It shows the text that it was created with.`;
     return null;
   }
 }

@@ -24,7 +24,7 @@ function createNextRow(choose) {
 }
 
 function createNext(store, writer) {
-  const masks = writer.live.kind === 'encoder', verb = masks ? 'put it in place of the mask' : 'append it';
+  const masks = writer.live.kind === 'encoder', verb = masks ? 'replace the mask with it' : 'append it';
   const current = () => {
     const {next, mask} = store.get();
     return next && next[Math.min(mask, next.length - 1)];
@@ -36,14 +36,15 @@ function createNext(store, writer) {
   const title = element('h3', {id: 'next-title'}), hint = element('p', {class: 'hint', id: 'next-hint'});
   const which = element('div', {class: 'mask-choice', role: 'group', 'aria-label': 'Mask'});
   const list = element('ol', {class: 'next-list', 'aria-labelledby': 'next-title'}, rows.map((row) => row.element));
+  roveFocus(list, 'button');
 
   function update(state) {
     const at = current(), places = state.next || [];
     rows.forEach((row, n) => row.update(at ? at.list[n] : null, verb));
-    title.textContent = !masks ? 'What comes next' : at ? `What the model expects at token ${at.row + 1}` : 'What the model expects';
-    hint.textContent = masks ? (at ? 'Click a word to put it in place of the mask.' : 'Insert a mask into the text to see what the model expects there.')
-      : state.ended || (state.temperature ? 'Outlined: the model’s probability. Filled: after the settings below. Click a word to append it.'
-        : 'At temperature 0 the likeliest is always taken. Click a word to append another.');
+    title.textContent = !masks ? 'Next token' : at ? `Prediction for token ${at.row + 1}` : 'Prediction for a mask';
+    hint.textContent = masks ? (at ? 'Click a word to replace the mask with it.' : 'Insert a mask into the text to see what the model predicts there.')
+      : state.ended || (state.temperature ? "Outline: the model's own probability. Fill: after temperature, top-k and top-p. Click a word to append it."
+        : 'At temperature 0, the most likely token is always chosen. Click a word to append that one instead.');
     which.replaceChildren(...(places.length > 1 ? places.map(({row}, n) => element('button', {type: 'button', class: 'small',
       'aria-pressed': row === at.row, onclick: () => store.set({mask: n})}, `Mask ${n + 1}`)) : []));
   }

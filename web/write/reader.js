@@ -27,7 +27,7 @@ function createReader(model, {live, sets}) {
   const pair = live.kind === 'pair', masks = live.kind === 'encoder', most = tokensThatFit(live, sets);
   const words = [false, true].map((target) => remember((id) => model.word(id, target)));
   const side = (ids, n, prompt) => ({ids, words: ids.map(words[n]), prompt});
-  let start = null;
+  let start = null, signs = null;
 
   /* As the model has it, and as it is drawn. */
   function likely(row, state) {
@@ -35,6 +35,14 @@ function createReader(model, {live, sets}) {
     if (masks) return raw.map((one) => ({...one, raw: one.p}));
     const drawn = new Map(state.temperature ? model.next(row, engineSettings(state)).map(({id, p}) => [id, p]) : [[raw[0].id, 1]]);
     return raw.map(({id, word, p}) => ({id, word, raw: p, p: drawn.get(id) || 0}));
+  }
+
+  /* How many tokens at the ends of a text the tokenizer has added: those of an empty text. */
+  function signsAround(ids) {
+    if (!signs) signs = Array.from(model.encode('').ids);
+    const differs = signs.findIndex((id, n) => id !== ids[n]), before = differs < 0 ? signs.length : differs, after = signs.length - before;
+    const ends = signs.slice(before).every((id, n) => id === ids[ids.length - after + n]);
+    return [before, ends ? after : 0];
   }
 
   return {
@@ -45,10 +53,18 @@ function createReader(model, {live, sets}) {
       if (pair && !start) start = decoderStart(model, text);
       const sides = pair ? [ids, [...start, ...more]] : [[...ids, ...more]];
       for (const {length} of sides) {
-        if (length > most) throw new Error(`This has ${length.toLocaleString('en')} tokens; at most ${most.toLocaleString('en')} fit. Shorten the text.`);
+        if (length > most) throw new Error(`The text has ${length.toLocaleString('en')} tokens; at most ${most.toLocaleString('en')} fit. Shorten it.`);
       }
-      if (sides[0].length < 2) throw new Error('This is a single token; attention needs two.');
       return sides.map((all, n) => side(all, n, all.length - (n === sides.length - 1 ? more.length : 0)));
+    },
+    /* What each head attends to in these tokens, in words, set by set; null if there is none, as with a single token. */
+    names(all, repeats) {
+      const [{ids}, target] = all, sides = signsAround(ids);
+      try {
+        return namesOfSets(sets, model.attentions, model.names(ids, sides, target ? target.ids : [], repeats));
+      } catch {
+        return sets.map(() => null);
+      }
     },
     /* The same with one more token. */
     extend: (sides, id) => sides.map((one, n) => (n < sides.length - 1 ? one
@@ -56,7 +72,7 @@ function createReader(model, {live, sets}) {
     run(sides) {
       const ids = sides.map((one) => one.ids), maps = pair ? model.runPair(...ids, 2) : model.runTokens(...ids, 2);
       const statistics = statisticsOf(model, maps);
-      if (!statistics.every(({entropy}) => Number.isFinite(entropy))) throw new Error('The model has weights of attention that are not numbers.');
+      if (!statistics.every(({entropy}) => Number.isFinite(entropy))) throw new Error('The attention weights of the model are not finite.');
       return {sides, sets: liveSets(sets, sides, maps, statistics)};
     },
     /* Behind the last token, or at each mask. */
@@ -65,6 +81,15 @@ function createReader(model, {live, sets}) {
       return rows.map((row) => ({row, list: likely(row, state)}));
     },
   };
+}
+
+/* Lines for all heads, attention by attention, as lists for sets, which have as many heads in each layer. */
+function namesOfSets(sets, attentions, lines) {
+  let layer = 0, first = 0;
+  return sets.map((set) => Array.from({length: set.layers}, () => {
+    const {heads} = attentions[layer++], own = lines.slice(first, (first += heads));
+    return Array.from({length: set.heads}, (_, h) => (h < heads ? own[h] : 'removed'));
+  }).flat());
 }
 
 /* ---- Maps of a run ----------------------------------------------------------------------------------------------- */

@@ -2,14 +2,14 @@
 
 const writeSettings = {
   temperature: {label: 'Temperature', least: 0, most: 2, step: 0.05,
-    words: (x) => (x ? x.toFixed(2) : 'always the likeliest'),
-    about: 'Divides the logits: below 1 the likely tokens gain, above 1 the unlikely ones.'},
+    words: (x) => (x ? x.toFixed(2) : 'always the most likely'),
+    about: 'Divides the logits: values below 1 favour likely tokens, values above 1 favour unlikely ones.'},
   topK: {label: 'Top-k', least: 0, most: 100, step: 1,
-    words: (x) => (x ? `the ${x} likeliest` : 'all'),
-    about: 'Only so many of the likeliest tokens may be drawn.'},
+    words: (x) => (x ? `the ${x} most likely` : 'all'),
+    about: 'The next token is drawn from this many of the most likely tokens.'},
   topP: {label: 'Top-p', least: 0.05, most: 1, step: 0.05,
-    words: (x) => (x < 1 ? `the first ${Math.round(100 * x)} %` : 'all'),
-    about: 'Only the likeliest tokens that together have this probability may be drawn.'},
+    words: (x) => (x < 1 ? `the top ${Math.round(100 * x)} %` : 'all'),
+    about: 'The next token is drawn from the most likely tokens whose probabilities add up to this.'},
 };
 
 const seedMost = 999999;
@@ -56,7 +56,7 @@ function seedControl(store) {
       else input.value = store.get().seed;
     }});
   const other = element('button', {type: 'button', class: 'small', id: 'write-other-seed',
-    onclick: () => store.set({seed: Math.floor(Math.random() * (seedMost + 1))})}, 'Another');
+    onclick: () => store.set({seed: Math.floor(Math.random() * (seedMost + 1))})}, 'New seed');
   const update = (state) => (input.value = state.seed);
   store.on('seed', update);
   update(store.get());
@@ -65,6 +65,6 @@ function seedControl(store) {
 }
 
 function createSettings(store) {
-  return element('div', {class: 'settings', role: 'group', 'aria-label': 'How the next token is drawn'},
+  return element('div', {class: 'settings', role: 'group', 'aria-label': 'Sampling'},
     Object.keys(writeSettings).map((key) => settingSlider(store, key)), seedControl(store));
 }

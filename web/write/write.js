@@ -5,15 +5,15 @@
 
 /* What differs by the kind of model. */
 const writeKinds = {
-  decoder: {box: 'Your text', chips: ['Tokens'], lead: 'Type a beginning: the model splits it into tokens and predicts what comes next. ' +
-    'Let it write on, token by token, and point at a token to see what every head attends to.'},
-  encoder: {box: 'Your text', chips: ['Tokens'], lead: 'Type a sentence: the model splits it into tokens and reads them all at once. ' +
-    'Point at a token to see what every head attends to.'},
-  pair: {box: 'Source', chips: ['Source tokens', 'Written so far'], lead: 'Type a source: the encoder reads it, and the decoder writes ' +
-    'token by token. Point at a token to see what every head attends to.'},
+  decoder: {box: 'Your text', chips: ['Tokens'], lead: 'Type the beginning of a text. The model splits it into tokens and predicts the next one. ' +
+    'Let it continue, token by token, and point at a token to see what each head attends to.'},
+  encoder: {box: 'Your text', chips: ['Tokens'], lead: 'Type a sentence. The model splits it into tokens and reads all of them at once. ' +
+    'Point at a token to see what each head attends to.'},
+  pair: {box: 'Source', chips: ['Source tokens', 'Output so far'], lead: 'Type a source text. The encoder reads it, and the decoder writes the output ' +
+    'token by token. Point at a token to see what each head attends to.'},
 };
 
-const maskLead = ' Put a mask in place of a word to see what the model expects there.';
+const maskLead = ' Replace a word with a mask to see what the model predicts there.';
 
 /* ---- The text box and the buttons -------------------------------------------------------------------------------- */
 
@@ -22,7 +22,7 @@ function createTextBox(store, writer) {
   const {box} = writeKinds[writer.live.kind];
   const area = element('textarea', {id: 'write-text', rows: 3, spellcheck: 'false', autocomplete: 'off', autocapitalize: 'off', dir: 'auto',
     'aria-describedby': 'write-count'});
-  const count = element('span', {id: 'write-count', class: 'hint', title: 'The page has room for the maps of so many tokens.'});
+  const count = element('span', {id: 'write-count', class: 'hint', title: 'The page has room for the maps of this many tokens.'});
   let timer = 0, typed = null;
   const read = () => {
     clearTimeout(timer);
@@ -47,6 +47,19 @@ function createTextBox(store, writer) {
     element('div', {class: 'write-label'}, element('label', {for: 'write-text'}, box), count), area)};
 }
 
+/* Says that a text is longer than those that the model was trained on, where it could read more. */
+function createContextNote(store, {live: {context}}) {
+  const note = element('p', {class: 'notice mild', id: 'write-context', role: 'status', hidden: true});
+  const update = ({tokens, problem}) => {
+    const most = tokens ? Math.max(...tokens.map(({ids}) => ids.length)) : 0;
+    note.hidden = !context || most <= context || Boolean(problem);
+    note.textContent = note.hidden ? '' : `The text has ${plural(most, 'token')}, but the model was made for at most ${context.toLocaleString('en')}: what it computes for longer texts may be meaningless.`;
+  };
+  store.on(['tokens', 'problem'], update);
+  update(store.get());
+  return note;
+}
+
 /* Puts a mask at the cursor, in place of what is selected. */
 function maskButton(writer, text) {
   return element('button', {type: 'button', id: 'write-mask', onclick: () => {
@@ -64,7 +77,7 @@ function createWriteButtons(store, writer, text) {
     store.set({running: false});
     writer.step();
   };
-  const step = button('write-step', 'Step', one), on = button('write-on', 'Write on', () => {
+  const step = button('write-step', 'Step', one), on = button('write-on', 'Continue', () => {
     text.flush();
     store.set({running: !store.get().running});
   });
@@ -73,10 +86,10 @@ function createWriteButtons(store, writer, text) {
     event.preventDefault();
     one();
   });
-  const back = button('write-back', 'Back', writer.back), again = button('write-again', 'Start again', writer.startAgain);
-  const copy = button('write-copy', 'Copy text', async () => flash(copy, (await copyText(writer.whole(store.get()))) ? 'Copied' : 'Not copied'));
+  const back = button('write-back', 'Back', writer.back), again = button('write-again', 'Start over', writer.startAgain);
+  const copy = button('write-copy', 'Copy text', async () => flash(copy, (await copyText(writer.whole(store.get()))) ? 'Copied' : 'Could not copy'));
   const update = ({running, problem, ended, more}) => {
-    on.textContent = running ? 'Pause' : 'Write on';
+    on.textContent = running ? 'Pause' : 'Continue';
     on.classList.toggle('primary', !running);
     step.disabled = on.disabled = Boolean(problem || ended);
     copy.disabled = Boolean(problem);
@@ -85,7 +98,7 @@ function createWriteButtons(store, writer, text) {
   store.on(['running', 'problem', 'ended', 'more'], update);
   update(store.get());
   return element('div', {class: 'write-buttons', role: 'group', 'aria-label': 'Writing'}, on, step, back, again, copy,
-    element('span', {class: 'hint key-hint'}, 'Ctrl + Enter in the text: step'));
+    element('span', {class: 'hint key-hint'}, 'Ctrl+Enter in the text box: one step'));
 }
 
 /* ---- Tokens ------------------------------------------------------------------------------------------------------ */
@@ -98,7 +111,7 @@ function meanRow(attention, query) {
 }
 
 /* The tokens of one stack as chips; those behind the text are marked. */
-function createChips(store, side, label, choose) {
+function createChips(store, side, label, {choose, tip}) {
   const text = createTokenText(`write-tokens-${side}`, label, choose), {element: box} = text;
   box.classList.add('chips');
   box.addEventListener('pointermove', (event) => { /* not pointerover: tokens that move under a pointer are not pointed at */
@@ -108,8 +121,16 @@ function createChips(store, side, label, choose) {
     if (!pointed || pointed.side !== side || pointed.n !== n) store.set({pointed: {side, n}});
   });
   box.addEventListener('pointerleave', () => store.set({pointed: null}));
+  attachTip(box, (event) => {
+    const chip = event && event.pointerType === 'mouse' && event.target.closest('[data-token]');
+    return chip ? tip(Number(chip.dataset.token)) : null;
+  });
   return {
     element: element('div', {class: 'chips-place'}, element('p', {class: 'hint'}, label), box),
+    box,
+    get spans() {
+      return text.spans;
+    },
     fill({words, prompt}, grows) {
       text.fill(words);
       text.spans.forEach((span, n) => span.classList.toggle('written', grows && n >= prompt));
@@ -128,13 +149,18 @@ function createChips(store, side, label, choose) {
 function createWritePanel(store, writer, mapStores, data) {
   const kind = writeKinds[writer.live.kind], last = kind.chips.length - 1, sideOf = (n) => (n ? last : 0);
   const text = createTextBox(store, writer), next = writer.predicts ? createNext(store, writer) : null;
-  const problem = element('p', {class: 'notice', id: 'write-problem', role: 'status', hidden: true});
+  const problem = element('p', {class: 'notice', id: 'write-problem', role: 'status', hidden: true}), contextNote = createContextNote(store, writer);
   const arcs = data.sets.map((set, n) => createArcs(mapStores[n], set, data.sets.length > 1 ? set.title : '', `write-${n}`));
-  const chips = kind.chips.map((label, side) => createChips(store, side, label, (n) => {
-    store.set({pointed: null});
-    mapStores.forEach((maps, at) => sideOf(at) === side && maps.set({token: n}));
-    announce(arcs.filter((_, at) => sideOf(at) === side).map((group) => strongestInWords(group.attention, n)).join(' '));
+  const groupsOf = (side) => arcs.filter((_, at) => sideOf(at) === side);
+  const chips = kind.chips.map((label, side) => createChips(store, side, label, {
+    choose(n) {
+      store.set({pointed: null});
+      mapStores.forEach((maps, at) => sideOf(at) === side && maps.set({token: n}));
+      announce(groupsOf(side).map((group) => strongestInWords(group.attention, n)).join(' '));
+    },
+    tip: (n) => (n < groupsOf(side)[0].attention.queries ? wordTip(groupsOf(side), n) : null),
   }));
+  const words = element('div', {class: 'chips-all'}, chips.map((line) => line.element)), drawWordArcs = createWordArcs(words, chips);
   /* What belongs to the last text that could be read. */
   const old = [...chips, ...arcs, ...(next ? [next] : [])].map((part) => part.element);
   const queryOf = (n) => {
@@ -155,6 +181,10 @@ function createWritePanel(store, writer, mapStores, data) {
       line.shade(meanRow(arcs[at].attention, Math.min(queryOf(at), arcs[at].attention.queries - 1)));
       line.mark(Math.min(mapStores[at].get().token, store.get().tokens[side].ids.length - 1));
     });
+    const {pointed} = store.get(), focused = chips.findIndex(({box}) => box.contains(document.activeElement)), from = pointed ? pointed.side : focused;
+    const at = arcs.findIndex((_, n) => sideOf(n) === from), query = at < 0 ? null : pointed ? pointed.n : mapStores[at].get().token;
+    drawWordArcs(query === null || query >= arcs[at].attention.queries ? null : query,
+      groupsOf(from).map(({attention}) => ({attention, from, to: attention.same || last === 0 ? from : 0})));
   }
   let frame = 0;
   const later = () => {
@@ -178,14 +208,16 @@ function createWritePanel(store, writer, mapStores, data) {
   if (store.get().tokens) fill(store.get());
   paint();
   new ResizeObserver(later).observe(arcs[0].body);
+  for (const {box} of chips) for (const type of ['scroll', 'focus', 'blur']) box.addEventListener(type, later);
   const body = [
     element('div', {class: `write ${writer.live.kind}${next ? '' : ' alone'}`},
-      element('div', {class: 'write-side'}, text.element, problem, createWriteButtons(store, writer, text), chips.map((line) => line.element)),
+      element('div', {class: 'write-side'}, text.element, problem, contextNote, createWriteButtons(store, writer, text), words),
       next && next.element),
     writer.live.kind !== 'encoder' && createSettings(store),
     ...arcs.map((group) => group.element),
-    element('p', {class: 'hint'}, 'An arc leads from the token to a key, as strong as its weight; below is the strongest. The shade of the ' +
-      'tokens above is the mean of all heads. Click a head to choose it, and see ', element('a', {href: '#attention'}, 'its whole map'), '.'),
+    element('p', {class: 'hint'}, 'Each arc connects the token to a key: the stronger the arc, the larger the weight. The word below is the key with the largest ' +
+      'weight. The tokens above are shaded by the mean weight over all heads, and the arcs between them show the largest. Names of heads, such as ' +
+      '“induction”, are measured on this text and on random tokens that are repeated. Click a head to select it and see ', element('a', {href: '#attention'}, 'its whole map'), '.'),
     writeExplanation(),
   ];
   return {
@@ -199,17 +231,17 @@ function createWritePanel(store, writer, mapStores, data) {
 /* For those who have not met attention yet. */
 function writeExplanation() {
   const terms = {
-    token: 'A piece of text that the model knows by number: a word, a part of one, or a sign.',
-    head: 'In every layer, several heads work side by side. Each asks its own question about the text.',
-    query: 'What a token asks in a head: what it looks for among the others.',
-    key: 'What a token offers to be found by. The better it fits the query, the larger the weight.',
-    weight: 'A head spreads 100 % over the keys. A token takes what each of them has to say (its value) in proportion to its weight.',
+    token: 'A piece of text with a number in the vocabulary of the model: a word, part of a word, or a punctuation mark.',
+    head: 'Every layer has several attention heads, which work in parallel, each with its own weights.',
+    query: 'A row of numbers that a head computes for a token: what the token is looking for.',
+    key: 'A row of numbers that a head computes for a token: what the token can be found by. The better it matches a query, the larger the weight.',
+    weight: "A head distributes 100 % of a token's attention over the keys. Its output is the weighted average of the values of these tokens.",
   };
   return element('details', {class: 'explanation'}, element('summary', null, 'What are tokens, heads, queries and keys?'),
     element('dl', null, Object.entries(terms).flatMap(([term, words]) => [element('dt', null, term), element('dd', null, words)])));
 }
 
-/* "Layer 1, head 2: “cat” 80 %." for the heads that are sharpest on a token. */
+/* "Layer 1, head 2: cat 80 %." for the heads that are sharpest on a token. */
 function strongestInWords(attention, query) {
   const best = attention.facts.map((facts) => ({facts, ...strongestWord(attention, facts, query)})).sort((a, b) => b.share - a.share);
   return best.slice(0, 3).map(({facts, word, share}) => `${headName(attention, facts.layer, facts.head)}: ${word} ${percent(share || 0)}.`).join(' ');

@@ -12,7 +12,8 @@ function tokenLines(words, width) {
     places.push({text, x, y, width: wide, n});
     x += wide + 3;
   });
-  return {places, height: y + line};
+  const mirrored = isRightToLeft(words.join(' '));
+  return {places: mirrored ? places.map((place) => ({...place, x: width - place.x - place.width})) : places, height: y + line};
 }
 
 function drawTokenLines(pen, {places}, side, {x, y, grows, query}, colours) {
@@ -44,7 +45,7 @@ function drawArcGrid(pen, {attention, title}, query, y, colours) {
     const line = Math.floor(n / attention.heads) * Math.ceil(attention.heads / columns) + Math.floor(facts.head / columns);
     const x = edge + (facts.head % columns) * cell, at = top + 8 + line * row, best = strongestWord(attention, facts, query);
     drawHeadArcs(pen, attention, facts, query, {x, y: at, width: arcSizes.cell, height: arcSizes.high}, colours);
-    const words = `${facts.layer + 1}.${facts.head + 1} ${best ? `${best.word} ${Math.round(100 * best.share)} %` : ''}`;
+    const words = `${facts.layer}.${facts.head} ${best ? `${best.word} ${Math.round(100 * best.share)} %` : ''}`;
     pen.label(x + 4, at + arcSizes.high + 12, fitToken(words, cell - 12, 11, 400), {size: 11, fill: colours.soft});
   });
   return top + 8 + attention.layers * Math.ceil(attention.heads / columns) * row;

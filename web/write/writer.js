@@ -2,19 +2,21 @@
  *
  * In the store, `text` is what was typed and `more` the ids of the tokens behind it: generated, or chosen among the likeliest.
  * A model with two stacks reads `text` and writes `more`. A change of these runs the model; `result` then has the tokens of
- * each stack and their maps, which also go to the stores of the attention panels, `next` what may follow. What cannot be run
- * leaves the last result and says why in `problem`.
+ * each stack and their maps, which also go to the stores of the attention panels, `next` what may follow, and `read` the text and the
+ * tokens that they belong to. What cannot be run leaves the last result and says why in `problem`.
  *
  * `tokens` are those to show. While somebody types, only these follow, which takes no time; the model reads when typing pauses, for
  * as long as it took the last time and more. While a large model writes, the cache gives tokens faster than maps of the whole text
  * can be computed; these then follow every few tokens, and when the writing pauses. */
 
 const writePace = 120; /* milliseconds from one generated token to the next, at least */
+const namePause = 300, nameCost = 400; /* milliseconds without a change before heads are named, and how long that may take, about */
 
 function createWriter(model, data, store, mapStores) {
   const {live} = data, reader = createReader(model, data), continuation = createContinuation(model, reader);
   const {most, pair, masks, words} = reader, times = {cost: 0, rest: 0, timer: 0};
   let behind = false; /* tokens were written that the maps do not have yet */
+  let names = data.sets.map(({words: own}) => own || null), naming = 0; /* what heads attend to, set by set */
   const lengthOf = ({tokens}) => tokens[tokens.length - 1].ids.length;
 
   /* The maps of the panels, and the query that they show: the last token where the text grows. */
@@ -25,14 +27,27 @@ function createWriter(model, data, store, mapStores) {
     });
   }
 
+  /* Measures what heads attend to in the text, once it rests: also over repeated random tokens, fewer of them if the model is slow. */
+  function nameHeads() {
+    clearTimeout(naming);
+    naming = setTimeout(() => {
+      const {result, problem, running} = store.get();
+      if (problem || running || !result) return;
+      const tokens = result.sides.reduce((sum, {ids}) => sum + ids.length, 0), repeats = Math.round(nameCost / ((64 * times.cost) / tokens));
+      names = reader.names(result.sides, Math.max(2, Math.min(16, repeats)));
+      mapStores.forEach((maps, n) => maps.set({set: {...maps.get().set, words: names[n]}}));
+    }, Math.max(namePause, 2 * times.cost));
+  }
+
   function refresh(state, follow = true) {
     const begin = performance.now();
     behind = false;
     try {
       const result = reader.run(reader.read(state)), next = reader.lookAhead(state, result);
       times.cost = performance.now() - begin;
-      store.set({result, next, tokens: result.sides, problem: null, ended: false, pointed: null});
-      feed(result, follow);
+      store.set({result, next, tokens: result.sides, problem: null, ended: false, pointed: null, read: {text: state.text, more: state.more}});
+      feed({sets: result.sets.map((set, n) => ({...set, words: names[n]}))}, follow);
+      if (follow) nameHeads();
     } catch (error) {
       store.set({problem: error.message, running: false});
     }
@@ -56,7 +71,7 @@ function createWriter(model, data, store, mapStores) {
       const full = lengthOf(state) >= most, id = full ? null : continuation.next(state);
       if (id !== null) return void store.set({more: [...state.more, id], tokens: reader.extend(state.tokens, id)});
       store.set({running: false}); /* shows the maps of all tokens */
-      store.set({ended: full ? `${most.toLocaleString('en')} tokens are all that fit.` : 'The text has ended.'});
+      store.set({ended: full ? `The limit of ${most.toLocaleString('en')} tokens is reached.` : 'The model has ended the text.'});
     } catch (error) {
       store.set({problem: error.message, running: false});
     }
@@ -75,6 +90,7 @@ function createWriter(model, data, store, mapStores) {
   });
   store.on('running', (state) => {
     if (!state.running && behind) refresh(state);
+    else if (!state.running) nameHeads();
     writeOn();
   });
   store.on(['temperature', 'topK', 'topP', 'seed'], (state) => {

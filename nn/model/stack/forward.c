@@ -68,7 +68,7 @@ static bool attention_forward(nn_stack *s, mha_context *ctx, int64_t l, bool cro
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
     mha_attention_options options = attend_options(s, b, l, cross);
     if (s->call->maps) extras.weights = s->call->maps[n];
-    if (!cross) nn_inside_extras(s, b, &extras);
+    nn_inside_extras(s, n, &extras);
     if (s->caches) return !cached(s, ctx, l, cross, out, &extras, in.query, &options);
     if (!known && mha_layer_forward(ctx, layer, out, &extras, &in, &options, tape)) return false;
     if (stats && mha_layer_stats(ctx, layer, stats, tape, s->call->stats_options)) return false;

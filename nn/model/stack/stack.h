@@ -187,7 +187,7 @@ void nn_stack_narrow(nn_stack *s);
 typedef enum nn_moment { NN_COMES, NN_READS, NN_ADDS, NN_LEAVES, NN_MOMENTS } nn_moment;
 bool nn_inside_rows(const nn_stack *s, mha_context *ctx, int64_t k, nn_moment moment, const float *rows);
 bool nn_inside_hidden(const nn_stack *s, mha_context *ctx, const nn_block *b, mha_tensor h);
-void nn_inside_extras(const nn_stack *s, const nn_block *b, mha_attention_extras *extras);
+void nn_inside_extras(const nn_stack *s, int64_t number, mha_attention_extras *extras); /* of that attention */
 
 /* The MLP of a block (mlp.c): from x (rows,M) to y (rows,M); and from dy to s->dn. */
 bool nn_mlp_forward(nn_stack *s, mha_context *ctx, const nn_block *b, float *y, const float *x);

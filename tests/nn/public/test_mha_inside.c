@@ -97,16 +97,17 @@ static mha_tensor rows(int64_t a, int64_t b, int64_t c)
     return mha_tensor_3d(array(a * b * c + 1, sizeof(float)), MHA_FLOAT32, a, b, c);
 }
 
-static mha_model_inside make_inside(const mha_model *m, int64_t n, int64_t batch, int64_t T)
+static mha_model_inside make_inside(const mha_model *m, int64_t n, int64_t batch, const int64_t of[2])
 {
     mha_model_attention a = mha_model_attention_get(m, n);
+    int64_t T = of[a.decoder], S = of[a.decoder && !a.cross];
     mha_model_inside to = {.attention = n,
                            .x = rows(batch, T, a.model_width),
                            .read = rows(batch, T, a.model_width),
                            .q = room(batch, a.heads, T, a.width),
-                           .k = room(batch, a.kv_heads, T, a.width),
-                           .v = room(batch, a.kv_heads, T, a.width),
-                           .scores = room(batch, a.heads, T, T),
+                           .k = room(batch, a.kv_heads, S, a.width),
+                           .v = room(batch, a.kv_heads, S, a.width),
+                           .scores = room(batch, a.heads, T, S),
                            .heads = room(batch, a.heads, T, a.width),
                            .attended = rows(batch, T, a.model_width),
                            .middle = rows(batch, T, a.model_width),
@@ -134,7 +135,7 @@ static outcome *run(mha_context *ctx, mha_model *m, const reading *r, int64_t n,
     if (pooled) o->out.logits = mha_tensor_2d(array(batch * classes, sizeof(float)), MHA_FLOAT32, batch, classes);
     else o->out.logits = rows(batch, r->T[last], classes);
     if (pair) o->out.encoder_hidden = room(e->depth + 1, batch, r->T[0], e->width);
-    if (n >= 0) o->inside = make_inside(m, n, batch, r->T[mha_model_attention_get(m, n).decoder]);
+    if (n >= 0) o->inside = make_inside(m, n, batch, r->T);
     if (n >= 0) o->out.inside = &o->inside;
     expect(!mha_model_run(ctx, m, &o->out, &r->in), "%s: %s", what, mha_context_error(ctx));
     return o;
@@ -240,13 +241,14 @@ static void expect_head(const look *s, int64_t h)
 {
     const mha_model_inside *in = &s->o->inside;
     const nn_attention_config *a = nn_blocks_attention(s->c, s->l);
-    mha_layer_options shape = nn_stack_layer_options(&s->m->d, s->c, s->l, false);
-    int64_t T = in->x.size[1], D = s->a.width, g = h / (s->a.heads / s->a.kv_heads);
+    mha_layer_options shape = nn_stack_layer_options(&s->m->d, s->c, s->l, s->a.cross);
+    int64_t T = in->k.size[2], D = s->a.width, g = h / (s->a.heads / s->a.kv_heads);
     const float *scores = head_row(s, in->scores, h), *weights = head_row(s, s->o->maps[in->attention], h);
     const float *q = head_row(s, in->q, h), *k = in->k.data, *v = in->v.data;
-    double most = -INFINITY, sum = 0, given = 0, want[MOST], scaled[MOST];
+    double most = -INFINITY, sum = 0, given = 0, want[MOST] = {0}, scaled[MOST];
     double scale = isnan(shape.scale) ? 1 / sqrt((double)D) : (double)shape.scale;
-    bool plain = a->softcap == 0 && !a->alibi && !s->c->attention[0].relative_buckets; /* which all blocks share */
+    bool placed = !s->a.cross && (a->alibi || s->c->attention[0].relative_buckets); /* which all blocks share */
+    bool plain = a->softcap == 0 && !placed;
     k += s->b * in->k.stride[0] + g * in->k.stride[1], v += s->b * in->v.stride[0] + g * in->v.stride[1];
     for (int64_t j = 0; j < T; j++) {
         if ((double)scores[j] > most) most = (double)scores[j];
@@ -257,7 +259,7 @@ static void expect_head(const look *s, int64_t h)
     }
     for (int64_t j = 0; j < T; j++) sum += want[j] = exp((double)scores[j] - most);
     for (int64_t j = 0; j < T; j++) want[j] *= given / sum; /* a sink takes its share of the weights */
-    expect(a->sinks || fabs(given - 1) < 1e-5, "%s: weights of head %lld add up to %g", s->what, (long long)h, given);
+    expect((a->sinks && !s->a.cross) || fabs(given - 1) < 1e-5, "%s: weights of head %lld add up to %g", s->what, (long long)h, given);
     expect_row(s, "weights", weights, want, T);
     for (int64_t j = 0; j < T; j++)
         if (isinf(scores[j])) scaled[j] = (double)FLT_MAX;
@@ -291,6 +293,18 @@ static void expect_attention(const look *s)
     for (int64_t n = 0; n < M; n++) row[n] = (double)base[n] + (double)attended[n];
     if (s->c->place == NN_NORM_BEHIND) normalize(s, row, NN_NORM1);
     expect_row(s, "middle", row_of(s, in->middle), row, M);
+}
+
+/* Cross-attention begins with the rows that the attention before it leaves. */
+static void expect_cross(const look *s)
+{
+    const mha_model_inside *in = &s->o->inside;
+    bool before = s->c->place == NN_NORM_BEFORE || s->c->place == NN_NORM_BOTH;
+    const float *x = row_of(s, in->x), *attended = row_of(s, in->attended);
+    double row[MOST];
+    for (int64_t h = 0; h < s->a.heads; h++) expect_head(s, h);
+    for (int64_t n = 0; n < s->c->width; n++) row[n] = (double)x[n] + (double)attended[n];
+    if (before && !s->c->from_norm) expect_row(s, "middle", row_of(s, in->middle), row, s->c->width);
 }
 
 static void expect_mlp(const look *s)
@@ -342,8 +356,8 @@ static void expect_inside(const mha_model *m, const nn_weights *weights, const r
     nn_weights_find(weights, s.a.decoder, s.l, s.part);
     for (s.b = 0; s.b < B; s.b++)
         for (s.i = 0; s.i < length_of(m, r, s.a.decoder, s.b); s.i++) {
-            expect_stream(&s);
-            expect_attention(&s);
+            if (s.a.cross) expect_cross(&s);
+            else expect_stream(&s), expect_attention(&s);
             expect_mlp(&s);
         }
 }
@@ -372,11 +386,12 @@ static void expect_alone(const mha_model *m, const reading *r, const outcome *al
                          const char *what)
 {
     mha_tensor in_batch[NN_PUBLIC_INSIDE], by_itself[NN_PUBLIC_INSIDE];
-    bool decoder = mha_model_attention_get(m, all->inside.attention).decoder;
+    mha_model_attention a = mha_model_attention_get(m, all->inside.attention);
+    enum { K = 3, V = 4 }; /* of the list */
     nn_public_inside_list(in_batch, &all->inside);
     nn_public_inside_list(by_itself, &one->inside);
-    int64_t length = length_of(m, r, decoder, b);
     for (int n = 0; n < NN_PUBLIC_INSIDE; n++) {
+        int64_t length = length_of(m, r, a.decoder && !(a.cross && (n == K || n == V)), b);
         mha_tensor t = in_batch[n], u = by_itself[n];
         int64_t heads = t.rank == 4 ? t.size[1] : 1, step = t.rank == 4 ? t.stride[2] : t.stride[1];
         int64_t other = t.rank == 4 ? u.stride[2] : u.stride[1]; /* rows of scores are as long as the sequence */
@@ -401,7 +416,6 @@ static void try_model(mha_context *ctx, mha_model *m, const char *what)
     nn_weights_round(&weights, ctx);
     outcome *without = run(ctx, m, r, -1, what);
     for (int64_t n = 0; n < without->attentions; n++) {
-        if (mha_model_attention_get(m, n).cross) continue;
         outcome *with = run(ctx, m, r, n, what);
         expect_undisturbed(m, with, without, what);
         expect_inside(m, &weights, r, with, what);
@@ -569,7 +583,7 @@ typedef struct refusal {
 
 static void before_the_first(mha_model_inside *i) { i->attention = -1; }
 static void beyond_the_last(mha_model_inside *i) { i->attention = 2; }
-static void cross(mha_model_inside *i) { i->attention = 4; }
+static void beyond_cross(mha_model_inside *i) { i->attention = 6; }
 static void hidden(mha_model_inside *i) { i->hidden = i->x; }
 static void short_q(mha_model_inside *i) { i->q.size[3] = 3; }
 static void flat_y(mha_model_inside *i) { i->y.rank = 2; }
@@ -582,8 +596,7 @@ TEST(wrong_tensors_are_refused)
     static const refusal all[] = {
         {false, false, before_the_first, MHA_BAD_ARGUMENT, "inside.attention: -1 is no attention of the model"},
         {false, false, beyond_the_last, MHA_BAD_ARGUMENT, "inside.attention: 2 is no attention of the model"},
-        {true, false, cross, MHA_BAD_ARGUMENT,
-         "inside.attention: 4 is a cross-attention; name the attention before it"},
+        {true, false, beyond_cross, MHA_BAD_ARGUMENT, "inside.attention: 6 is no attention of the model"},
         {false, true, hidden, MHA_BAD_ARGUMENT, "inside.hidden: the MLP is a mixture of experts"},
         {false, false, short_q, MHA_BAD_SHAPE, "inside.q: must be (B,H,T,D) = (3,3,9,4)"},
         {false, false, flat_y, MHA_BAD_SHAPE, "inside.y: must be (B,T,M) = (3,9,12)"},
