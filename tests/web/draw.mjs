@@ -282,7 +282,7 @@ async function noticesBadInput(page, folder) {
   await nothingShown(page);
   await says('broken.png', 'image/png', /^broken\.png cannot be read as an image\.$/);
   await nothingShown(page);
-  await says('paper.png', 'image/png', /^There is no ink in paper\.png\.$/);
+  await says('paper.png', 'image/png', /^paper\.png is blank\.$/);
   await nothingShown(page);
   await says('square.png', 'image/png', /^This may not be a digit: the ink fills its frame/);
   expect((await drawn(page)) !== null, 'a doubtful picture has no prediction');
@@ -387,7 +387,7 @@ export async function testDrawing(browser, mha, folder, crowd) {
   await test('drawings_that_are_none_get_a_notice', () => noticesBadInput(page, folder));
   await test('drawing_works_by_keyboard', () => worksByKeyboard(page));
   await test('a_drawing_is_saved_as_a_picture', async () => {
-    expect((await page.evaluate(() => window.mhaView.panels.find(({id}) => id === 'draw').toSvg())).includes('Nothing is drawn.'), 'something is drawn');
+    expect((await page.evaluate(() => window.mhaView.panels.find(({id}) => id === 'draw').toSvg())).includes('Nothing has been drawn.'), 'something is drawn');
     await drawByMouse(page, seven);
     await browsing.expectExports(page, 'draw');
   });

@@ -6,7 +6,7 @@ import {openPage, stateOf} from './browser.mjs';
 
 const wanted = ['.skip', '#save-page', '#theme', 'nav a', '#images input', '#steps-stage', '#steps-play', '#steps-forward', '#steps-slider',
   '#steps-block', '#steps-head', '#steps-token', '#steps-key', '[data-export=svg]', '#picture', '#class-token', '#wall .cell', '#grid-body .cell',
-  '#gates input', '#contribution button'];
+  '#gates .switches :is(button, input)', '#contribution button'];
 
 /* What has the focus: which of `wanted`, and whether it is in the window and not under the bar. */
 const focused = (page) => page.evaluate((selectors) => {
@@ -48,6 +48,7 @@ async function groupsAreOneStop(page) {
   await page.keyboard.press('Enter');
   const {block, head} = await stateOf(page);
   expect(`${block}.${head}` === (await at()) && block > 0, `${block}.${head} is selected, the focus is on ${await at()}`);
+  await page.evaluate(() => window.mhaView.store.set({block: 0, head: 0}));
 }
 
 /* From the image to a switch, without the mouse. */

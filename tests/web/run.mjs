@@ -22,6 +22,7 @@ import {testTextWalk} from './walk.mjs';
 import {makeTraining, testTraining} from './train.mjs';
 import {makeBatch, makeWeights, testWeights} from './weights.mjs';
 import {testWriting} from './write.mjs';
+import {testWords} from './write_words.mjs';
 
 const [program, browserPath, folder] = [resolve(process.argv[2]), process.argv[3], resolve(process.argv[4])];
 const mha = createCommand(program, folder);
@@ -94,6 +95,7 @@ if (made) {
       await testSteps(browser, folder);
       await testTextWalk(browser, folder);
       await testTraining(browser, folder);
+      await testWords(browser, mha, folder);
       await testSharing(browser, folder);
       await testPolicy(browser, folder);
       await testPhone(browser, folder);

@@ -62,11 +62,13 @@ const namesKey = {'Compare the query with every key': '.step-numbers .hint', 'Tu
 const laneNumbers = {'Compare the query with every key': 'score', 'Turn scores into weights': 'weight',
   'What each head attends to': 'weight', 'Average the values': 'weight'};
 
+/* Until some frames of the browser have drawn nothing. */
 const stillSince = (page) => page.waitForFunction(() => {
-  const count = window.stageFrames.length, still = count && count === window.stageCount;
+  const count = window.stageFrames.length, same = count && count === window.stageCount;
+  window.stageStill = same ? window.stageStill + 1 : 0;
   window.stageCount = count;
-  return still;
-}, null, {polling: 100});
+  return window.stageStill >= 4;
+}, null, {polling: 'raf'});
 
 /* The step that is shown, all its frames, and the name of the key that its numbers are of (null: of none). */
 async function playStep(page, number) {

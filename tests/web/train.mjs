@@ -44,7 +44,7 @@ export async function testTraining(browser, folder) {
     await page.selectOption('#learn select >> nth=0', '8');
     await page.click('#learn-question button >> nth=0');
     expect(await stepOf(page) === 0, 'other heads keep the old steps');
-    expect(await page.locator('.learn-row canvas').count() === 16, 'not a map for each of 2 x 8 heads');
+    expect(await page.locator('#learn .learn-row canvas').count() === 16, 'not a map for each of 2 x 8 heads');
     await page.selectOption('#learn select >> nth=1', '32');
     await page.click('#train');
     await page.waitForFunction(() => window.mhaView.trainer.curve.length > 3);

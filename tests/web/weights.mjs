@@ -47,7 +47,7 @@ export function makeBatch(mha, folder) {
 /* What pages of a batch say: how many there are, and which map is the last. */
 const batches = {
   'per-head': {facts: ['3 sequences', '2 heads each'], chosen: 'Sequence 2, head 1', maps: 6},
-  average: {facts: ['3 sequences'], chosen: 'Sequence 3', maps: 3},
+  average: {facts: ['3 sequences'], chosen: 'Sequence 2', maps: 3},
   'as-layers': {facts: ['3 layers', '2 heads each'], chosen: 'Layer 2, head 1', maps: 6},
 };
 

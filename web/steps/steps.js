@@ -156,7 +156,7 @@ function createStepsPanel(source) {
     heading, player.element, element('div', {class: 'stage-place'}, stage.canvas),
     element('div', {class: 'step-text'}, words, formula),
     element('div', {class: 'controls'}, choice.elements), numbers,
-    element('div', {class: 'step-key'}, element('p', {class: 'hint'}, 'Numbers: purple is negative, orange is positive.'), scores, weights,
+    element('div', {class: 'step-key'}, element('p', {class: 'hint'}, 'Numbers: purple is negative, orange is positive.'), weights, scores,
       element('p', {class: 'hint'}, source.hint,
         element('span', {class: 'key-hint'}, ' The arrow keys change the step; the space bar starts and pauses.'))));
   const panel = {

@@ -47,7 +47,7 @@ function signedNumber(x, digits = 2) {
 /* A row of a matrix, number by number, each on its colour. own: [first, count] of the framed ones; most: the value with
  * the strongest colour. */
 function vectorElement(name, values, {own = null, role = null, most = largestSize(values) || 1} = {}) {
-  const shown = Math.min(values.length, vectorMost), size = largestSize(values), digits = size >= 0.5 ? 2 : size >= 0.05 ? 3 : 4;
+  const shown = Math.min(values.length, vectorMost), size = Math.max(most, largestSize(values)), digits = size >= 0.5 ? 2 : size >= 0.05 ? 3 : 4;
   const first = own && own[0] + own[1] > shown ? own[0] : 0, count = own && first ? Math.min(own[1], shown) : shown;
   const texts = Array.from(values.subarray(first, first + count), (x) => signedNumber(x, digits)), longest = Math.max(...texts.map(({length}) => length));
   const cells = texts.map((text, i) => {

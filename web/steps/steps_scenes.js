@@ -85,7 +85,7 @@ function laneScene(facts, layout, rowsOf, note, inside, ofKeys = false) {
   layout.lanes.forEach((box, h) => {
     if (box.first && layout.laneRail && rowsOf) {
       const {y, height} = rowsOf(box);
-      pieces['rail' + box.line] = railPiece(facts, layout, box.x - layout.laneRail, y, height, true, ofKeys);
+      pieces[(ofKeys && facts.cross ? 'keys' : 'rail') + box.line] = railPiece(facts, layout, box.x - layout.laneRail, y, height, true, ofKeys);
     }
     Object.assign(pieces, inside(facts.lanes[h], box));
   });
@@ -279,7 +279,7 @@ function gridPlaces(count, box, tall) {
 function answerScene(facts, layout) {
   const {width, top, bottom, narrow} = layout, gap = narrow ? 22 : 46, {pieces, left} = facts.walk.subject(facts, layout, gap);
   const stream = facts.answers.length ? limit(width * 0.24, 60, 260) : width - left - 2, right = left + stream + gap, high = bottom - top;
-  const final = {kind: 'matrix', box: {x: left, y: top, width: stream, height: high}, name: {text: 'Y of the last block'},
+  const final = {kind: 'matrix', box: {x: left, y: top, width: stream, height: high}, name: {text: 'Y'},
     below: `${facts.T} × ${facts.M}`, rows: 'query', readOut: true, matrix: facts.finalMatrix};
   if (!facts.answers.length) return {pieces: {...pieces, final}};
   return {pieces: {

@@ -233,7 +233,7 @@ function textSource(allMaps, writing, {live, title, sets}) {
   const models = sets.map((set) => textModel(live.description, set.title));
   const follow = (n) => {
     const {set, token, theme} = allMaps[n].get();
-    return {set, token, theme};
+    return {set, words: set.tokens, token, theme};
   };
   const store = createWalkStore(allMaps, first, follow);
   const modelNow = () => models[store.get().stack];
@@ -284,7 +284,7 @@ function textSource(allMaps, writing, {live, title, sets}) {
     },
     stacks: sets.length > 1 ? sets.map((set) => set.title) : null,
     changes: ['stack', 'set', 'block', 'head', 'token', 'key', 'theme', 'problem'],
-    forgetKey: ['set', 'block', 'token'],
+    forgetKey: ['words', 'block', 'token'],
     hint: 'Click a row, a word or a bar to select another query, key or head.',
     choices: () => idsNow().map((_, t) => `${t + 1} “${wordOf(sidesNow().queries.words[t])}”`),
     keyChoices: () => Array.from({length: keysNow()}, (_, t) => `${t + 1} “${wordOf(sidesNow().keys.words[t])}”`),
