@@ -1,12 +1,25 @@
 # libmha-cuda.so, the plug-in for NVIDIA GPUs (src/cuda): plain C over the driver, which it opens at run time, and kernels
 # that nvcc compiles and the plug-in embeds. Nothing is linked with CUDA, so that it also builds for another architecture.
-set(MHA_CUDA AUTO CACHE STRING "Build the plug-in for NVIDIA GPUs: AUTO (where nvcc is found), ON or OFF")
-set_property(CACHE MHA_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(MHA_CUDA AUTO CACHE STRING
+  "Build the plug-in for NVIDIA GPUs: AUTO (where nvcc and a GPU are found), NVCC (where nvcc is found), ON or OFF")
+set_property(CACHE MHA_CUDA PROPERTY STRINGS AUTO NVCC ON OFF)
 set(MHA_CUDA_SPILL_BYTES 0 CACHE STRING "Bytes of registers that a kernel may spill before the build fails")
+# Without it, what an earlier configuration of this folder built is not left to be loaded.
+function(mha_without_cuda why)
+  message(STATUS "${why}: libmha-cuda.so will not be built")
+  file(REMOVE ${PROJECT_BINARY_DIR}/src/libmha-cuda.so)
+endfunction()
 if(NOT MHA_CUDA)
+  mha_without_cuda("MHA_CUDA is ${MHA_CUDA}")
   return()
 endif()
 
+# The kernels take minutes to compile, so nvcc alone is no reason to: it is part of many machines without a GPU.
+file(GLOB mha_gpus /dev/nvidia[0-9]* /dev/dxg)
+if(MHA_CUDA STREQUAL AUTO AND NOT mha_gpus)
+  mha_without_cuda("No NVIDIA GPU on this machine (MHA_CUDA=NVCC builds for others)")
+  return()
+endif()
 find_program(MHA_NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin NO_CMAKE_FIND_ROOT_PATH)
 if(MHA_NVCC)
   # What nvcc itself includes: its program may be a script somewhere else.
@@ -15,13 +28,15 @@ if(MHA_NVCC)
   get_filename_component(root "${CMAKE_MATCH_1}/.." REALPATH)
   find_path(MHA_CUDA_INCLUDE cuda.h HINTS ${root}/include ${root}/targets/x86_64-linux/include
     ${root}/targets/sbsa-linux/include NO_CMAKE_FIND_ROOT_PATH)
+  execute_process(COMMAND ${MHA_NVCC} --version OUTPUT_VARIABLE nvcc_version ERROR_QUIET)
+  string(REGEX MATCH "V[0-9.]+" nvcc_version "${nvcc_version}")
 endif()
 if(NOT MHA_NVCC OR NOT MHA_CUDA_INCLUDE)
-  if(NOT MHA_CUDA STREQUAL AUTO)
-    message(FATAL_ERROR "MHA_CUDA is ${MHA_CUDA}, but nvcc or its cuda.h was not found; MHA_NVCC names the program")
+  if(MHA_CUDA MATCHES "^(AUTO|NVCC)$")
+    mha_without_cuda("No nvcc")
+    return()
   endif()
-  message(STATUS "No nvcc: libmha-cuda.so will not be built")
-  return()
+  message(FATAL_ERROR "MHA_CUDA is ${MHA_CUDA}, but nvcc or its cuda.h was not found; MHA_NVCC names the program")
 endif()
 
 set(cuda ${PROJECT_SOURCE_DIR}/src/cuda)
@@ -39,7 +54,7 @@ list(TRANSFORM mha_cuda_kernels REPLACE "(.+)" "${cuda}/kernels/\\1.cu")
 foreach(source IN LISTS mha_cuda_kernels)
   get_filename_component(name ${source} NAME_WE)
   add_custom_command(OUTPUT ${cubins}/${name}.cubin
-    COMMAND ${CMAKE_COMMAND} -DNVCC=${MHA_NVCC} -DSOURCE=${source} -DOUT=${cubins}/${name}.cubin
+    COMMAND ${CMAKE_COMMAND} -DNVCC=${MHA_NVCC} -DVERSION=${nvcc_version} -DSOURCE=${source} -DOUT=${cubins}/${name}.cubin
       -DSPILL_BYTES=${MHA_CUDA_SPILL_BYTES} "-DFOLDERS=${cuda};${cuda}/kernels"
       -P ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake
     DEPENDS ${source} ${shared} ${headers} ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake VERBATIM)

@@ -10,14 +10,14 @@ endif()
 # Kernels, layers and operations as WebAssembly, in node. Plain C, which runs everywhere, runs in the tests of kernels alone.
 if(as_shipped AND TARGET mha_wasm)
   include(wasm/programs.cmake)
-  add_custom_target(tests_wasm ALL COMMAND ${CMAKE_COMMAND} --build ${MHA_WASM_FOLDER})
+  add_custom_target(tests_wasm ALL COMMAND ${MHA_WASM_LOCKED} --build ${MHA_WASM_FOLDER})
   add_dependencies(tests_wasm mha_wasm)
   foreach(program IN LISTS wasm_programs)
     string(REGEX MATCH "^.*/(.*):(.*)" program ${program})
     add_test(NAME wasm_${CMAKE_MATCH_1} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/support/run_node.sh
       ${CMAKE_CURRENT_SOURCE_DIR}/wasm/run.mjs ${MHA_WASM_FOLDER}/tests/wasm/test_${CMAKE_MATCH_1}.wasm)
     set_tests_properties(wasm_${CMAKE_MATCH_1} PROPERTIES ENVIRONMENT "MHA_SAMPLE=${CMAKE_MATCH_2};MHA_ISAS=vector")
-    mha_label(wasm_${CMAKE_MATCH_1} host)
+    mha_label(wasm_${CMAKE_MATCH_1} host slow)
   endforeach()
 endif()
 
@@ -30,6 +30,11 @@ if(as_shipped)
     ${PROJECT_SOURCE_DIR}/nn/data/fetch_package.sh)
   mha_label(package_fetch host)
 
+  # Compiled kernels that are kept by content, with an nvcc that is a script.
+  add_test(NAME cubin_cache COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/cubin_cache.sh ${CMAKE_COMMAND}
+    ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake)
+  mha_label(cubin_cache host)
+
   # ./dev in a folder that was moved, and what it makes of skipped tests.
   add_test(NAME dev COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/dev.sh ${PROJECT_SOURCE_DIR}/dev)
   mha_label(dev host)
@@ -39,31 +44,35 @@ if(as_shipped)
   add_test(NAME install COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/run.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
   set_tests_properties(install PROPERTIES ENVIRONMENT
     "CC=${CMAKE_C_COMPILER};CMAKE=${CMAKE_COMMAND};CMAKE_GENERATOR=${CMAKE_GENERATOR};VERSION=${PROJECT_VERSION}")
-  mha_label(install host)
+  mha_label(install host slow)
 
   # What the build of a wheel refuses.
   add_test(NAME wheel COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/wheel.sh ${PROJECT_SOURCE_DIR} ${CMAKE_COMMAND})
-  mha_label(wheel host)
+  mha_label(wheel host slow)
 
-  # The Python package, where its extension is built.
-  add_test(NAME python COMMAND ${PROJECT_SOURCE_DIR}/bindings/python/tests/run.sh ${PROJECT_BINARY_DIR})
-  mha_label(python host)
+  # The Python package, where its extension is built: arrays, errors and attention, and the rest, most of which needs PyTorch.
+  set(files test_arrays.py test_errors.py test_attention.py)
+  add_test(NAME python_arrays COMMAND ${PROJECT_SOURCE_DIR}/bindings/python/tests/run.sh ${PROJECT_BINARY_DIR} ${files})
+  mha_label(python_arrays host)
+  list(TRANSFORM files PREPEND --ignore=)
+  add_test(NAME python COMMAND ${PROJECT_SOURCE_DIR}/bindings/python/tests/run.sh ${PROJECT_BINARY_DIR} ${files})
+  mha_label(python host slow)
 
   # The rules of generation and beam search beside those of `transformers`, where there is a Python that has it.
   add_executable(generate_replay nn/generate/replay.c)
   target_link_libraries(generate_replay PRIVATE mha_nn mha_flags m)
   add_test(NAME generate_live COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/nn/generate/live.sh $<TARGET_FILE:generate_replay>)
-  mha_label(generate_live host)
+  mha_label(generate_live host slow)
 
   # The layer beside PyTorch's, where there is a PyTorch; ./dev setup all fetches one.
   add_test(NAME parity COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/parity/run.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(parity PROPERTIES ENVIRONMENT "CMAKE=${CMAKE_COMMAND}")
-  mha_label(parity host)
+  mha_label(parity host slow)
   if(MHA_COMMAND)
     # Modules of tutorials, through the command.
     add_test(NAME parity_modules COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/parity/run.sh ${PROJECT_BINARY_DIR})
     set_tests_properties(parity_modules PROPERTIES ENVIRONMENT "CMAKE=${CMAKE_COMMAND};PARITY=modules.py")
-    mha_label(parity_modules host)
+    mha_label(parity_modules host slow)
   endif()
 endif()
 
@@ -78,12 +87,12 @@ if(MHA_COMMAND AND as_shipped)
 
   # Models of every family beside the `transformers` library, where a Python has it; new configurations in every run.
   add_test(NAME families_live COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/families/oracle.sh $<TARGET_FILE:mha_command>)
-  mha_label(families_live host)
+  mha_label(families_live host slow)
 
   # What ./dev bench makes of measurements; it wants python3.
   add_test(NAME report COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/report.sh ${PROJECT_SOURCE_DIR}/bench/report.py
     $<TARGET_FILE:mha_command>)
-  mha_label(report host)
+  mha_label(report host slow)
 
   # The engine of text pages in node, beside the same files compiled for this machine.
   if(TARGET mha_wasm)
@@ -94,12 +103,13 @@ if(MHA_COMMAND AND as_shipped)
     add_test(NAME view_engine COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/support/run_node.sh ${CMAKE_CURRENT_SOURCE_DIR}/web/write_engine.mjs
       $<TARGET_FILE:mha_command> $<TARGET_FILE:engine_numbers> ${PROJECT_BINARY_DIR}/view_engine)
     mha_label(view_engine host)
+    add_dependencies(tests_quick engine_numbers)
   endif()
 
   # What `mha view` writes, in a browser. It fetches what drives one into build/view; with
   # MHA_PICTURES=1 it leaves pictures there.
   add_test(NAME view_browser COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/web/run.sh $<TARGET_FILE:mha_command> ${PROJECT_BINARY_DIR}/view)
-  mha_label(view_browser host)
+  mha_label(view_browser host slow)
 endif()
 
 # The Python extension under clang's address sanitizer, whose runtime is put before Python's own libraries. PyTorch would take minutes.

@@ -1,0 +1,20 @@
+# Runs a command while it holds the lock of a folder that several builds of one checkout write to (cmake/wasm.cmake):
+#
+#     cmake -DFOLDER=build/wasm -P locked.cmake -- COMMAND [ARGUMENT...]
+cmake_minimum_required(VERSION 3.22)
+set(command)
+set(begun OFF)
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(n RANGE 0 ${last})
+  if(begun)
+    list(APPEND command "${CMAKE_ARGV${n}}")
+  elseif(CMAKE_ARGV${n} STREQUAL "--")
+    set(begun ON)
+  endif()
+endforeach()
+file(MAKE_DIRECTORY ${FOLDER})
+file(LOCK ${FOLDER} DIRECTORY GUARD PROCESS)
+execute_process(COMMAND ${command} RESULT_VARIABLE failed)
+if(failed)
+  message(FATAL_ERROR "failed: ${command}")
+endif()
