@@ -41,7 +41,7 @@ function train(name, data, config) {
 }
 
 function makePages() {
-  const two = (name) => mha('view', `${name}.safetensors`, '0', '1', '--data', synthetic, '-o', `${name}.html`);
+  const two = (name) => mha('view', `${name}.safetensors`, '0', '1', '--data', 'synthetic:60', '-o', `${name}.html`); /* few images for its survey */
   train('main', 'synthetic:800', 'epochs=2,batch=32,lr=0.003');
   mha('view', 'main.safetensors', '--data', synthetic, '-o', 'main.html');
   mha('view', 'main.safetensors', '0', '1', '2', '3', '--data', synthetic, '-o', 'first.html');

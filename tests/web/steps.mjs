@@ -15,6 +15,20 @@ function watchStage() {
       return real.apply(this, args);
     };
   };
+  /* What a frame marks in matrices with T rows or T columns: {query: [rows], key: [rows and columns]}. A matrix is a box with a thin line, which the
+   * frames of its rows and columns follow. It is computed here: to send all boxes takes longer than to draw them. */
+  window.marksOf = ({boxes}, T, {accent, key, line}) => {
+    const marks = {query: [], key: []}, near = (a, b) => Math.abs(a - b) < 0.6;
+    let cells = null;
+    for (const box of boxes) {
+      if (box.stroke === line && box.line === 1) cells = box;
+      const role = {[accent]: 'query', [key]: 'key'}[box.stroke], wide = box.width - 2, high = box.height - 2;
+      if (!cells || !role || box.line !== 2) continue;
+      if (near(wide, cells.width) && near(high, cells.height / T)) marks[role].push(Math.round((box.y + 1 - cells.y) / high));
+      if (near(high, cells.height) && near(wide, cells.width / T)) marks[role].push(Math.round((box.x + 1 - cells.x) / wide));
+    }
+    return marks;
+  };
   let box = null;
   watch('clearRect', () => frames.push({boxes: [], texts: []}));
   watch('beginPath', () => (box = null));
@@ -28,23 +42,6 @@ function watchStage() {
     call(now + (ahead += window.stageHaste === undefined ? 150 : window.stageHaste));
     if (frames.length > before) times.push(performance.now() - begun);
   });
-}
-
-const near = (a, b) => Math.abs(a - b) < 0.6;
-
-/* What a frame marks in matrices with T rows or T columns: {query: [rows], key: [rows and columns]}. A matrix is a box with
- * a thin line, which the frames of its rows and columns follow. */
-function marksOf(boxes, T, {accent, key, line}) {
-  const marks = {query: [], key: []};
-  let cells = null;
-  for (const box of boxes) {
-    if (box.stroke === line && box.line === 1) cells = box;
-    const role = {[accent]: 'query', [key]: 'key'}[box.stroke], wide = box.width - 2, high = box.height - 2;
-    if (!cells || !role || box.line !== 2) continue;
-    if (near(wide, cells.width) && near(high, cells.height / T)) marks[role].push(Math.round((box.y + 1 - cells.y) / high));
-    if (near(high, cells.height) && near(wide, cells.width / T)) marks[role].push(Math.round((box.x + 1 - cells.x) / wide));
-  }
-  return marks;
 }
 
 /* A token by the name that the page gives it. */
@@ -70,15 +67,16 @@ const stillSince = (page) => page.waitForFunction(() => {
   return window.stageStill >= 4;
 }, null, {polling: 'raf'});
 
-/* The step that is shown, all its frames, and the name of the key that its numbers are of (null: of none). */
-async function playStep(page, number) {
+/* The step that is shown, the marks of all its frames, the texts of the last one, and the name of the key that its numbers are of (null: of none). */
+async function playStep(page, number, {tokens, colours}) {
   await page.evaluate(() => (window.stageFrames.length = 0));
   await page.fill('#steps-slider', String(number));
   await page.waitForFunction(() => window.stageFrames.length > 3);
   await stillSince(page);
   const title = (await page.textContent('#step-title')).replace(/^.*?: /, '');
   const name = namesKey[title] ? await page.locator(namesKey[title]).first().textContent() : null;
-  return {title, name, frames: await page.evaluate(() => window.stageFrames.slice())};
+  const seen = await page.evaluate(([T, all]) => ({marks: window.stageFrames.map((frame) => window.marksOf(frame, T, all)), texts: window.stageFrames.at(-1).texts}), [tokens, colours]);
+  return {title, name, ...seen};
 }
 
 const factsOf = (page) => page.evaluate(() => {
@@ -108,17 +106,17 @@ export async function followsOne(page, choice, walk = imageWalk) {
   const facts = await walk.factsOf(page), count = Number(await page.getAttribute('#steps-slider', 'max'));
   let seen = 0;
   for (let number = 2; number <= count; number++) {
-    const {title, name, frames} = await playStep(page, number), what = `${JSON.stringify(choice)}, ${title}`;
+    const {title, name, marks, texts} = await playStep(page, number, facts), what = `${JSON.stringify(choice)}, ${title}`;
     if (name) expect(walk.tokenOf(name, facts) === facts.key, `${what}: the numbers are of "${name}", the key is ${facts.key}`);
-    frames.forEach(({boxes}, n) => {
-      const {query, key} = marksOf(boxes, facts.tokens, facts.colours), own = title === 'The prediction' ? facts.readOut : facts.token;
+    marks.forEach(({query, key}, n) => {
+      const own = title === 'The prediction' ? facts.readOut : facts.token;
       seen += query.length + key.length;
-      expect(query.every((row) => row === own), `${what}, frame ${n} of ${frames.length}: queries ${query}, not ${own}`);
-      expect(key.every((row) => row === facts.key), `${what}, frame ${n} of ${frames.length}: keys ${key}, not ${facts.key}`);
+      expect(query.every((row) => row === own), `${what}, frame ${n} of ${marks.length}: queries ${query}, not ${own}`);
+      expect(key.every((row) => row === facts.key), `${what}, frame ${n} of ${marks.length}: keys ${key}, not ${facts.key}`);
     });
-    const last = marksOf(frames.at(-1).boxes, facts.tokens, facts.colours);
+    const last = marks.at(-1);
     if (laneNumbers[title] && title !== 'What each head attends to') expect(last.key.length >= facts.heads, `${what}: the key is not marked in every lane`);
-    if (laneNumbers[title]) expectLaneNumbers(frames.at(-1), title, facts, what);
+    if (laneNumbers[title]) expectLaneNumbers({texts}, title, facts, what);
     if (laneNumbers[title] === 'score') await expectProducts(page, what);
   }
   expect(seen > 100, `only ${seen} marks were seen`);
@@ -203,7 +201,8 @@ async function framesAreShort(page) {
     window.stageHaste = 60;
   });
   const count = Number(await page.getAttribute('#steps-slider', 'max'));
-  for (let number = 2; number <= count; number++) await playStep(page, number);
+  const facts = await factsOf(page);
+  for (let number = 2; number <= count; number++) await playStep(page, number, facts);
   const times = (await page.evaluate(() => window.stageTimes)).sort((a, b) => a - b), at = (share) => times[Math.floor(share * (times.length - 1))];
   note(`${times.length} frames with 16 heads: ${at(0.5).toFixed(1)} ms (median), ${at(0.95).toFixed(1)} ms (95 %)`);
   expect(times.length > 60 && at(0.5) < 1000 / 60, `a frame takes ${at(0.5)} ms`);
