@@ -62,7 +62,7 @@ void progress_time(char *out, size_t room, double seconds)
 /* With a single write, so that it does not flicker. The lock is held. */
 static void draw(double taken)
 {
-    char back[120], time[40], bar[4 * BAR + 1] = "", text[LINE];
+    char back[200], time[40], bar[4 * BAR + 1] = "", text[LINE];
     long long done = atomic_load(&line.done), all = atomic_load(&line.all);
     int columns = progress_columns();
     if (all > 0 && done > 0) {
