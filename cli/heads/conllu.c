@@ -16,6 +16,7 @@ enum {
     MISC = 9,
     FILE_MOST = 1 << 28,
     WORDS_MOST = 4096,
+    RELATIONS_MOST = 1 << 14,
     NAME = 64
 };
 
@@ -37,7 +38,8 @@ typedef struct reader {
     int64_t count, stretches;
     int64_t shared_until; /* the last word of the present multiword token */
     bool glued;           /* no space before the next word */
-    size_t word_room, link_room, sentence_room, text_room;
+    size_t word_room, link_room, sentence_room, text_room, relation_room;
+    int32_t by_name[RELATIONS_MOST]; /* numbers of relations, by their names */
 } reader;
 
 __attribute__((format(printf, 2, 3))) static bool fail(reader *r, const char *format, ...)
@@ -64,16 +66,25 @@ static bool grow(void **list, size_t *room, size_t count, size_t size)
 
 /* ---- One word --------------------------------------------------------------------------------------------------- */
 
-/* The number of a relation of that name, which is added if it is new; -1 if out of memory. */
-static int64_t relation_of(conllu *c, const char *name)
+/* The number of a relation of that name, which is added if it is new; -1 after an error. */
+static int64_t relation_of(reader *r, const char *name)
 {
-    for (int64_t n = 0; n < c->relation_count; n++)
-        if (strcmp(c->relations[n], name) == 0) return n;
-    char **more = realloc(c->relations, (size_t)(c->relation_count + 1) * sizeof *more);
-    if (more) c->relations = more;
-    char *copy = more ? strdup(name) : NULL;
-    if (!copy) return -1;
-    c->relations[c->relation_count] = copy;
+    conllu *c = r->c;
+    int64_t low = 0, high = c->relation_count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        int order = strcmp(name, c->relations[r->by_name[middle]]);
+        if (!order) return r->by_name[middle];
+        if (order < 0) high = middle;
+        else low = middle + 1;
+    }
+    if (c->relation_count == RELATIONS_MOST)
+        return fail(r, "has more than %d different relations; is DEPREL its eighth column?", RELATIONS_MOST) - 1;
+    if (!grow((void **)&c->relations, &r->relation_room, (size_t)c->relation_count, sizeof *c->relations) ||
+        !(c->relations[c->relation_count] = strdup(name)))
+        return fail(r, "not enough memory") - 1;
+    memmove(r->by_name + low + 1, r->by_name + low, (size_t)(c->relation_count - low) * sizeof *r->by_name);
+    r->by_name[low] = (int32_t)c->relation_count;
     return c->relation_count++;
 }
 
@@ -135,8 +146,7 @@ static bool add_word(reader *r, char *column[COLUMNS])
     token *t = &r->tokens[r->count++];
     *t = (token){.head = head, .stretch = r->stretches - 1};
     read_entity(t->entity, column[MISC]);
-    if (head > 0 && (t->relation = relation_of(r->c, column[DEPREL])) < 0) return fail(r, "not enough memory");
-    return true;
+    return head <= 0 || (t->relation = relation_of(r, column[DEPREL])) >= 0;
 }
 
 /* A line of the file: a multiword token, an empty node, or a word. */
@@ -175,7 +185,8 @@ static bool add_link(reader *r, int64_t from, int64_t to, int64_t relation)
 {
     conllu *c = r->c;
     if (r->tokens[from].stretch == r->tokens[to].stretch) return true; /* of one multiword token */
-    if (relation < 0 || !grow((void **)&c->links, &r->link_room, (size_t)c->link_count, sizeof *c->links))
+    if (relation < 0) return false;
+    if (!grow((void **)&c->links, &r->link_room, (size_t)c->link_count, sizeof *c->links))
         return fail(r, "not enough memory");
     c->links[c->link_count++] = (conllu_link){c->count, r->tokens[from].stretch, r->tokens[to].stretch, relation};
     return true;
@@ -204,7 +215,7 @@ static bool end_sentence(reader *r)
         if (t->head > 0 && !add_link(r, n, t->head - 1, t->relation)) return false;
         int64_t before = n - 1;
         while (*t->entity && before >= 0 && strcmp(r->tokens[before].entity, t->entity) != 0) before--;
-        if (*t->entity && before >= 0 && !add_link(r, n, before, relation_of(c, "coref"))) return false;
+        if (*t->entity && before >= 0 && !add_link(r, n, before, relation_of(r, "coref"))) return false;
     }
     conllu_sentence *s = &c->sentences[c->count++];
     s->length = (int64_t)c->size - s->text;

@@ -51,21 +51,27 @@ static nn_fact next_value(nn_json *j)
     return (nn_fact){(const char *)j->text + from, j->at - from};
 }
 
+bool nn_fact_next(nn_fact object, size_t *at, nn_fact *key, nn_fact *value)
+{
+    if (!object.text || *object.text != '{') return false;
+    nn_json j = nn_json_open(object.text, object.size);
+    if (!*at) nn_json_enter(&j, '{');
+    else j.at = *at, j.depth = 1;
+    if (!nn_json_more(&j, '}')) return false;
+    nn_json_peek(&j);
+    *key = (nn_fact){(const char *)j.text + j.at + 1, 0};
+    nn_json_key(&j, NULL, &key->size);
+    *value = next_value(&j);
+    *at = j.at;
+    return !nn_json_failed(&j);
+}
+
 /* The value of a key of so many bytes; of a key that is there twice, the last. */
 static nn_fact member(nn_fact object, const char *key, size_t length)
 {
-    nn_fact found = {NULL, 0};
-    if (!object.text || *object.text != '{') return found;
-    nn_json j = nn_json_open(object.text, object.size);
-    nn_json_enter(&j, '{');
-    while (nn_json_more(&j, '}')) {
-        nn_json_peek(&j);
-        const char *at = (const char *)j.text + j.at + 1;
-        size_t bytes = 0;
-        nn_json_key(&j, NULL, &bytes);
-        nn_fact value = next_value(&j);
-        if (!nn_json_failed(&j) && bytes == length && memcmp(at, key, length) == 0) found = value;
-    }
+    nn_fact found = {NULL, 0}, name, value;
+    for (size_t at = 0; nn_fact_next(object, &at, &name, &value);)
+        if (name.size == length && memcmp(name.text, key, length) == 0) found = value;
     return found;
 }
 

@@ -47,4 +47,8 @@ bool nn_fact_string(nn_fact f, char *out, size_t room);
 int64_t nn_fact_count(nn_fact f);
 nn_fact nn_fact_item(nn_fact array, int64_t n);
 
+/* The members of an object one after another, in time that grows with its size: `at` starts as 0; the key is as it is written,
+ * without its quotes. False at the end. */
+bool nn_fact_next(nn_fact object, size_t *at, nn_fact *key, nn_fact *value);
+
 #endif

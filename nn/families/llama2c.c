@@ -24,7 +24,7 @@ static bool plausible(const int32_t *n)
 {
     for (int i = 0; i < NUMBERS; i++)
         if (i != VOCABULARY && (n[i] < 1 || n[i] > 1 << 20)) return false;
-    int32_t words = n[VOCABULARY] < 0 ? -n[VOCABULARY] : n[VOCABULARY];
+    int64_t words = n[VOCABULARY] < 0 ? -(int64_t)n[VOCABULARY] : n[VOCABULARY];
     return words > 0 && words <= 1 << 24 && n[LAYERS] <= 1 << 12 && n[WIDTH] % n[HEADS] == 0 &&
            n[HEADS] % n[KV_HEADS] == 0 && n[WIDTH] / n[HEADS] % 2 == 0;
 }
@@ -42,38 +42,44 @@ static void describe(nn_description *d, const int32_t *n)
     d->output.tied = n[VOCABULARY] > 0;
 }
 
-/* How many numbers one layer's part has, or the whole of one that belongs to no layer. */
-static int64_t numbers_of(const nn_description *d, nn_part_kind kind)
+/* How many numbers one layer's part of each kind has, or the whole of one that belongs to no layer. */
+typedef struct sizes {
+    int64_t of[NN_PART_KINDS];
+} sizes;
+
+static sizes sizes_of(const nn_description *d)
 {
+    sizes s = {{0}};
     nn_part part;
     for (nn_parts w = nn_parts_of(d); nn_parts_next(&w, &part);)
-        if (part.kind == kind && part.block <= 0) return nn_part_numbers(&part);
-    return 0;
+        if (part.block <= 0) s.of[part.kind] = nn_part_numbers(&part);
+    return s;
 }
 
 /* Where a part starts in the file, in numbers behind the seven; and how many there are in all, for NN_PART_KINDS. */
-static int64_t find(const nn_description *d, const int32_t *n, nn_part_kind kind, int64_t block)
+static int64_t find(const sizes *s, const nn_description *d, const int32_t *n, nn_part_kind kind, int64_t block)
 {
     int64_t at = 0;
     for (int i = 0; i < ORDER; i++) {
-        int64_t one = numbers_of(d, order[i].part);
+        int64_t one = s->of[order[i].part];
         if (order[i].part == kind) return at + (order[i].layers ? block * one : 0);
         at += order[i].layers ? n[LAYERS] * one : one;
     }
     at += (int64_t)n[CONTEXT] * (n[WIDTH] / n[HEADS]); /* angles, which are computed */
-    return kind == NN_OUTPUT ? at : at + (d->output.tied ? 0 : numbers_of(d, NN_OUTPUT));
+    return kind == NN_OUTPUT ? at : at + (d->output.tied ? 0 : s->of[NN_OUTPUT]);
 }
 
 static bool bind(nn_bound *to, const nn_description *d, const int32_t *n, const float *data)
 {
     nn_part part;
+    sizes s = sizes_of(d);
     *to = (nn_bound){0};
     for (nn_parts w = nn_parts_of(d); nn_parts_next(&w, &part);) to->count++;
     to->part = calloc((size_t)to->count + 1, sizeof *to->part);
     nn_parts w = nn_parts_of(d);
     for (int64_t k = 0; to->part && k < to->count; k++) {
         nn_parts_next(&w, &part);
-        const float *at = data + find(d, n, part.kind, part.block);
+        const float *at = data + find(&s, d, n, part.kind, part.block);
         to->part[k] = part.columns ? mha_tensor_2d(at, MHA_FLOAT32, part.rows, part.columns)
                                    : mha_tensor_1d(at, MHA_FLOAT32, part.rows);
     }
@@ -96,7 +102,8 @@ static bool map_file(nn_llama2c *file, const char *path)
 /* Whether the file is as long as its seven numbers say. */
 static bool has_all(const nn_llama2c *file, const nn_description *d, const int32_t *n, const nn_failure *to)
 {
-    int64_t bytes = NUMBERS * (int64_t)sizeof *n + find(d, n, NN_PART_KINDS, 0) * (int64_t)sizeof(float);
+    sizes s = sizes_of(d);
+    int64_t bytes = NUMBERS * (int64_t)sizeof *n + find(&s, d, n, NN_PART_KINDS, 0) * (int64_t)sizeof(float);
     if ((size_t)bytes == file->size) return true;
     return nn_fail(to, "begins like a file of llama2.c that has %lld bytes, but has %zu; is it %s?", (long long)bytes,
                    file->size, file->size < (size_t)bytes ? "cut short" : "another file");

@@ -123,24 +123,34 @@ static mha_status finish(mha_context *ctx, mha_model **model, mha_model *m, bool
               : mha_context_fail(ctx, MHA_BAD_FILE, error);
 }
 
+/* The number that a key is, without a sign and zeros before it; -1 for any other. */
+static int64_t number_of(nn_fact key, int64_t below)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < key.size; i++) {
+        if (key.text[i] < '0' || key.text[i] > '9' || n >= below) return -1;
+        n = 10 * n + (key.text[i] - '0');
+    }
+    return key.size && (key.size == 1 || *key.text != '0') && n < below ? n : -1;
+}
+
 /* The names of classes, {"0": "cat", ...}, of a model that has classes; none if one is missing. False without memory. */
 static bool read_labels(mha_model *m, const nn_config *c)
 {
-    nn_fact names = nn_config_find(c, "id2label");
-    int64_t count = m->d.output.classes;
-    char key[24], name[400];
-    bool labels = m->d.output.pool != NN_POOL_NONE || m->d.output.named;
-    if (!labels || nn_fact_count(names) != count) return true;
+    nn_fact labels = nn_config_find(c, "id2label"), key, value;
+    int64_t count = m->d.output.classes, found = 0;
+    char name[400];
+    bool named = m->d.output.pool != NN_POOL_NONE || m->d.output.named;
+    if (!named || nn_fact_count(labels) != count) return true;
     if (!(m->labels.all = calloc((size_t)count + 1, sizeof *m->labels.all))) return false;
-    for (int64_t n = 0; n < count; n++) {
-        snprintf(key, sizeof key, "%lld", (long long)n);
-        if (!nn_fact_string(nn_fact_find(names, key), name, sizeof name)) {
-            nn_names_free(&m->labels);
-            return true;
-        }
+    m->labels.count = count;
+    for (size_t at = 0; nn_fact_next(labels, &at, &key, &value);) {
+        int64_t n = number_of(key, count);
+        if (n < 0 || m->labels.all[n] || !nn_fact_string(value, name, sizeof name)) break;
         if (!(m->labels.all[n] = strdup(name))) return false;
-        m->labels.count++;
+        found++;
     }
+    if (found < count) nn_names_free(&m->labels);
     return true;
 }
 

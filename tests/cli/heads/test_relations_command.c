@@ -99,6 +99,22 @@ TEST(damaged_files_are_one_line)
     expect_error(WORD("1", "a", "0", "root", "_") WORD("2", "\xff", "1", "dep", "_"), "", "UTF-8");
 }
 
+/* As many different names as a file may have, and more: nothing takes quadratic time. */
+TEST(names_of_relations_without_end)
+{
+    enum { MOST = 16384, WORDS_OF_ONE = 4000, LINE = 40 };
+    char *text = malloc((MOST + 100) * LINE);
+    size_t n = 0;
+    if (!text) exit(1);
+    for (int i = 0, id = 1; i <= MOST; i += id++ > 1) {
+        if (id > WORDS_OF_ONE) id = 1;
+        n += (size_t)snprintf(text + n, LINE, "%s%d\ta\t_\t_\t_\t_\t%d\tr%d\t_\t_\n", id == 1 && i ? "\n" : "", id,
+                              id > 1, i);
+    }
+    expect_error(text, "", "has more than 16384 different relations; is DEPREL its eighth column?");
+    free(text);
+}
+
 TEST(wrong_use_is_one_line)
 {
     char more[300];

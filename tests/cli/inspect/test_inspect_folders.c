@@ -268,6 +268,39 @@ TEST(what_is_not_known_is_named_and_what_would_work)
            "%s", it->out);
 }
 
+/* The names of classes are read in one pass: 20,000 searches for one of 20,000 would take minutes. */
+TEST(many_names_of_classes)
+{
+    enum { CLASSES = 20000, NAME = 40 };
+    char *text = malloc(1000 + CLASSES * NAME), folder[256], error[300] = "";
+    if (!text) exit(1);
+    snprintf(folder, sizeof folder, "%s", in_folder("classes"));
+    expect(!mkdir(folder, 0700), "no folder");
+    int n = sprintf(
+        text, "{\"architectures\": [\"ViTForImageClassification\"], \"model_type\": \"vit\", \"hidden_size\": 8,"
+              " \"num_hidden_layers\": 1, \"num_attention_heads\": 1, \"intermediate_size\": 8, \"image_size\": 4,"
+              " \"patch_size\": 4, \"num_channels\": 1, \"id2label\": {");
+    for (int i = 0; i < CLASSES; i++) n += sprintf(text + n, "%s\"%d\": \"class %d\"", i ? ", " : "", i, i);
+    sprintf(text + n, "}}");
+    letters_file(folder, "config.json", text);
+    const float zeros[8] = {0};
+    const nn_safetensors_item item =
+        nn_safetensors_item_view("vit.layernorm.bias", mha_tensor_1d(zeros, MHA_FLOAT32, 8));
+    snprintf(text, 300, "%s/model.safetensors", folder);
+    expect(nn_safetensors_write(text, &item, 1, NULL, 0, error, sizeof error), "%s", error);
+    snprintf(text, 300, "inspect %s --json", folder);
+    const said *it = command("timeout 30", text);
+    expect(it->status == 1, "exit %d: %s", it->status, it->err);
+    FILE *file = fopen(in_folder("out"), "r");
+    char *all = calloc(1, 1 << 20);
+    size_t size = file && all ? fread(all, 1, (1 << 20) - 1, file) : 0;
+    expect(size && strstr(all, "[\"class 0\", \"class 1\", ") && strstr(all, ", \"class 19999\"]"), "no labels: %.300s",
+           all);
+    if (file) fclose(file);
+    free(all);
+    free(text);
+}
+
 TEST(a_diagram_is_for_images)
 {
     configure(2, "");
