@@ -118,8 +118,13 @@ static bool add_tokens(nn_load *l)
 {
     nn_json j = l->config.added;
     nn_fields *f = malloc(sizeof *f);
-    bool done = f != NULL;
-    if (!f) return nn_load_memory(l);
+    bool *there = calloc(NN_VOCABULARY_MOST, sizeof *there), done = f && there; /* by id */
+    if (!done) {
+        free(f);
+        free(there);
+        return nn_load_memory(l);
+    }
+    for (size_t i = 0; i < l->t->added.count; i++) there[l->t->added.tokens[i].id] = true;
     nn_json_enter(&j, '{');
     while (done && nn_json_more(&j, '}')) {
         char *key = nn_json_copy(&j, NULL), *content = NULL, *end = NULL;
@@ -130,10 +135,9 @@ static bool add_tokens(nn_load *l)
                nn_fields_text(f, "content", &content, &size);
         long long id = key ? strtoll(key, &end, 10) : -1;
         if (done && size && id >= 0 && id < NN_VOCABULARY_MOST && !*end) {
-            bool there = false;
-            for (size_t i = 0; i < l->t->added.count && !there; i++) there = l->t->added.tokens[i].id == id;
-            nn_added_token *t = there ? NULL : nn_added_add(&l->t->added, content, size, (int32_t)id);
-            if (!there) {
+            nn_added_token *t = there[id] ? NULL : nn_added_add(&l->t->added, content, size, (int32_t)id);
+            if (!there[id]) {
+                there[id] = true;
                 done = t ? nn_fields_bool(f, "special", &t->special) &&
                                nn_fields_bool(f, "single_word", &t->single_word) &&
                                nn_fields_bool(f, "lstrip", &t->lstrip) && nn_fields_bool(f, "rstrip", &t->rstrip)
@@ -144,6 +148,7 @@ static bool add_tokens(nn_load *l)
         free(content);
     }
     free(f);
+    free(there);
     return done;
 }
 
