@@ -17,10 +17,12 @@
  *         mha_tensor maps[6] = {mha_tensor_4d(map, MHA_FLOAT32, 1, 4, 50, 50)};
  *         mha_model_inputs in = {.images = mha_tensor_4d(pixels, MHA_FLOAT32, 1, 1, 28, 28)};
  *         mha_model_outputs out = {.logits = mha_tensor_2d(logits, MHA_FLOAT32, 1, 10), .maps = maps};
- *         if (mha_model_run(ctx, model, &out, &in)) puts(mha_context_error(ctx));
- *         for (int c = 0; c < 10; c++) printf("%d: %g\n", c, (double)logits[c]);
+ *         mha_status status = mha_model_run(ctx, model, &out, &in);
+ *         if (status) puts(mha_context_error(ctx));
+ *         for (int c = 0; !status && c < 10; c++) printf("%d: %g\n", c, (double)logits[c]);
  *         mha_model_free(model);
  *         mha_context_free(ctx);
+ *         return status != MHA_OK;
  *     }
  *
  * What is here:

@@ -411,7 +411,7 @@ MHA_API mha_status mha_generation_candidates(mha_context *ctx, const mha_model *
  *     mha_text_head head = {.size = sizeof head};
  *     if (mha_text_survey_make(ctx, &survey, model, &text, NULL)) return puts(mha_context_error(ctx)), 1;
  *     for (int64_t n = 0; !mha_text_head_get(ctx, survey, n, &head); n++)
- *         printf("block %lld, head %lld: %s\n", (long long)head.block + 1, (long long)head.head + 1, head.words);
+ *         printf("block %lld, head %lld: %s\n", (long long)head.block, (long long)head.head, head.words);
  *     mha_text_survey_free(survey);
  *
  * Sequences of tokens, one behind another: sequence b is tokens starts[b] to starts[b+1] - 1. For a model with one stack, a

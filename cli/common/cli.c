@@ -1,6 +1,7 @@
 /* Messages, and the context of a command. */
 #include "cli/common/cli.h"
 #include "cli/common/progress.h"
+#include "cli/draw/term.h"
 #include "io/printable.h"
 #include "io/replace.h"
 
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 static const char *program = "mha";
 
@@ -19,6 +21,41 @@ void cli_called(const char *as)
 }
 
 const char *cli_program(void) { return program; }
+
+/* The part of a message that begins with a command to be copied, or its end. */
+static const char *command_in(const char *text)
+{
+    char begin[200];
+    snprintf(begin, sizeof begin, ": %.150s ", cli_program());
+    const char *at = strstr(text, begin);
+    return at ? at + 2 : text + strlen(text);
+}
+
+/* Prints a message on standard error, a terminal, with line breaks at spaces. Further lines are indented as the text behind
+ * "mha:" is. A command that the message ends with stays whole, so that it can be copied. */
+static void print_wrapped(const char *text)
+{
+    enum { NARROW = 40 };
+    int width = term_error_columns() - 1, column = 0;
+    const char *command = command_in(text), *colon = strchr(text, ':');
+    int indent = colon && colon - text < 6 ? (int)(colon - text) + 2 : 2;
+    if (width < NARROW || term_columns(text) <= width) {
+        fputs(text, stderr);
+        return;
+    }
+    while (*text) {
+        size_t length = text == command ? strlen(text) : strcspn(text, " ");
+        char word[NN_PRINTABLE_WIDEST * 256];
+        snprintf(word, sizeof word, "%.*s", (int)length, text);
+        int columns = term_columns(word);
+        bool breaks = column > indent && column + 1 + columns > width;
+        if (breaks) fprintf(stderr, "\n%*s", column = indent, "");
+        else if (column) fputc(' ', stderr), column++;
+        fprintf(stderr, "%.*s", (int)length, text);
+        column += columns;
+        text += length + (text[length] == ' ');
+    }
+}
 
 /* A file name may contain any byte. The formatted text is escaped as a whole, so that no caller can forget a name; only
  * the newlines at the beginning and the end of the format are printed as they are. */
@@ -34,8 +71,11 @@ void cli_vprint(FILE *out, const char *format, va_list args)
     assert(first < sizeof newlines && ends < sizeof newlines);
     if (length < LINE) line[length - (int)ends] = 0;
     if (out == stderr) progress_hide();
-    fprintf(out, "%.*s%s%.*s", (int)first, newlines, nn_printable(shown, sizeof shown, line + first), (int)ends,
-            newlines);
+    nn_printable(shown, sizeof shown, line + first);
+    fprintf(out, "%.*s", (int)first, newlines);
+    if (out == stderr && isatty(STDERR_FILENO)) print_wrapped(shown);
+    else fputs(shown, out);
+    fprintf(out, "%.*s", (int)ends, newlines);
 }
 
 void cli_print(FILE *out, const char *format, ...)

@@ -10,7 +10,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,9 +34,8 @@ static struct {
 
 int progress_columns(void)
 {
-    struct winsize size;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || !size.ws_col || size.ws_col > WIDTH) return WIDTH - 1;
-    return size.ws_col - 1;
+    int columns = term_error_columns();
+    return columns < WIDTH ? columns - 1 : WIDTH - 1;
 }
 
 /* Heavy for the completed part. */

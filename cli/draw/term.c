@@ -77,6 +77,12 @@ term term_detect(term_when when)
 
 /* Faint is a middle grey of the 256-colour table, not the "dim" attribute, which some terminals ignore and others
  * render illegibly on a light background. This grey has enough contrast on black and on white. */
+int term_error_columns(void)
+{
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? 80 : size.ws_col;
+}
+
 bool term_redraws(void)
 {
     const char *name = getenv("TERM");

@@ -22,6 +22,9 @@ typedef struct term {
  * dumb; 24-bit colour if COLORTERM is truecolor or 24bit, otherwise 256 colours. */
 term term_detect(term_when when);
 
+/* Columns of the terminal that is standard error; 80 if it is none or does not say. */
+int term_error_columns(void);
+
 /* Whether standard error is a terminal that can redraw a line. */
 bool term_redraws(void);
 

@@ -128,6 +128,9 @@ model_program() {
     program_of mha_model.h >program.c
     "$CC" -std=c11 $strict program.c -o program $(pkg ${1+"$1"} --cflags --libs mha-model) || return 1
     LD_LIBRARY_PATH=$libdir ./program absent.safetensors && return 1
+    # A model with other maps than the program has room for is an error, too.
+    "$prefix/bin/mha" train vit --data synthetic:64 --epochs 1 --batch 32 --config patch=14 --force -o other.safetensors || return 1
+    LD_LIBRARY_PATH=$libdir ./program other.safetensors && return 1
     [ -f vit.safetensors ] || "$prefix/bin/mha" train vit --data synthetic:64 --epochs 1 --batch 32 -o vit.safetensors || return 1
     LD_LIBRARY_PATH=$libdir ./program vit.safetensors >printed && cat printed && [ "$(wc -l <printed)" = 10 ]
 }

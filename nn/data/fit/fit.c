@@ -25,7 +25,8 @@ static const struct doubt {
     {offsetof(nn_ink, outer), 0.2, 0, "the ink runs out of the picture"},
     {offsetof(nn_ink, middling), 0.68, 5, "it has grey areas rather than strokes, like a photograph"},
     {offsetof(nn_ink, left_out), 0.5, 0, "it has more ink beside the digit than specks"},
-    {offsetof(nn_ink, pieces), 5, 0, "it has many separate pieces of ink"},
+    {offsetof(nn_ink, beside), 0, 0, "two figures lie side by side, like two digits"},
+    {offsetof(nn_ink, pieces), NN_INK_PIECES, 0, "it has many separate pieces of ink"},
 };
 
 static const char *doubt_of(const nn_ink *k)

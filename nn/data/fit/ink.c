@@ -51,7 +51,8 @@ static bool scale(nn_sheet *s)
 
 typedef struct piece {
     double mass;
-    bool border, kept; /* it touches the border of the picture */
+    int64_t top, left, bottom, right; /* in cells; bottom and right are exclusive */
+    bool border, kept;                /* it touches the border of the picture */
 } piece;
 
 typedef struct pieces {
@@ -75,7 +76,7 @@ static bool grow(pieces *p)
 /* Everything that is connected with cell `first`. */
 static void flood(pieces *p, const nn_sheet *s, int64_t first)
 {
-    piece found = {0};
+    piece found = {.top = s->rows, .left = s->columns};
     int64_t waiting = 0;
     int32_t name = ++p->count;
     p->of[first] = name;
@@ -83,6 +84,10 @@ static void flood(pieces *p, const nn_sheet *s, int64_t first)
     while (waiting) {
         int64_t i = p->queue[--waiting], y = i / s->columns, x = i % s->columns;
         found.mass += (double)s->ink[i];
+        if (y < found.top) found.top = y;
+        if (x < found.left) found.left = x;
+        if (y >= found.bottom) found.bottom = y + 1;
+        if (x >= found.right) found.right = x + 1;
         found.border |= y == 0 || x == 0 || y == s->rows - 1 || x == s->columns - 1;
         for (int64_t v = y > 0 ? y - 1 : 0; v <= y + 1 && v < s->rows; v++)
             for (int64_t u = x > 0 ? x - 1 : 0; u <= x + 1 && u < s->columns; u++) {
@@ -115,6 +120,32 @@ static void free_pieces(pieces *p)
     free(p->all);
 }
 
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Whether a piece that is kept is as large as a digit, beside the largest one and in ink of that height. */
+static bool is_large(const piece *p, double largest, int64_t height)
+{
+    const double share = 0.2;
+    return p->kept && p->mass >= share * largest && 2 * (p->bottom - p->top) >= height;
+}
+
+/* Pairs of large pieces of which one is to the right of the other, but for a quarter of its width. Three of 40,000 digits of
+ * MNIST have one. */
+static void count_pairs(nn_ink *k, const pieces *p, double largest)
+{
+    int64_t top = INT64_MAX, bottom = 0;
+    for (int32_t n = 1; n <= p->count; n++)
+        if (p->all[n].kept) top = smaller(top, p->all[n].top), bottom = larger(bottom, p->all[n].bottom);
+    for (int32_t n = 2; n <= p->count && k->pieces <= NN_INK_PIECES; n++)
+        for (int32_t m = 1; m < n; m++) {
+            const piece *a = &p->all[n], *b = &p->all[m];
+            if (!is_large(a, largest, bottom - top) || !is_large(b, largest, bottom - top)) continue;
+            int64_t both = smaller(a->right, b->right) - larger(a->left, b->left);
+            k->beside += 4 * both <= smaller(a->right - a->left, b->right - b->left);
+        }
+}
+
 /* Decides which pieces are kept. */
 static void choose(nn_ink *k, pieces *p, bool photograph)
 {
@@ -131,6 +162,7 @@ static void choose(nn_ink *k, pieces *p, bool photograph)
         k->pieces += it->kept;
     }
     k->left_out = kept > 0 ? gone / kept : 0;
+    count_pairs(k, p, inside ? inner : largest);
 }
 
 /* Removes the other pieces and their soft edges. */

@@ -5,6 +5,7 @@
 #include "data/fit/sheet.h"
 
 enum { NN_INK_FULL = 255, NN_INK_LEAST = 64 }; /* strokes, and the smallest value that counts as ink */
+enum { NN_INK_PIECES = 5 };                    /* no digit has more of them */
 
 typedef struct nn_ink {
     int64_t top, left, bottom, right; /* in cells; bottom and right are exclusive. All 0: there is no ink */
@@ -15,6 +16,7 @@ typedef struct nn_ink {
     double outer;                     /* share of the sheet's border that is ink */
     double left_out;                  /* ink that was removed, as a share of what is left */
     double pieces;                    /* how many are left */
+    double beside;                    /* pairs of them that lie side by side, like two digits */
 } nn_ink;
 
 /* Scales the sheet's ink from 0 to NN_INK_FULL, removes specks and what hangs in from the border of a photograph, and

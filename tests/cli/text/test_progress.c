@@ -70,3 +70,16 @@ TEST(an_interrupted_generation_prints_what_there_is)
            it->status, it->out);
     expect(strcmp(it->err, "mha: interrupted\n") == 0, "%s", it->err);
 }
+
+/* A message is one line for programs; on a terminal of 80 columns it is broken at spaces. A command that it ends with stays whole. */
+TEST(messages_wrap_at_the_width_of_the_terminal)
+{
+    char args[400];
+    snprintf(args, sizeof args, "heads %s --text nothing-of-this-name-lies-in-this-folder.txt", slow_model());
+    const char *seen = on_terminal("", args);
+    expect(strncmp(seen, "mha: heads: --text names a file", 31) == 0 && strstr(seen, "\r\n     "), "%s", seen);
+    for (const char *at = seen; *at; at += strcspn(at, "\n"), at += *at == '\n')
+        expect(strcspn(at, "\r") < 80, "%zu columns: %s", strcspn(at, "\r"), at);
+    const said *it = command("", args);
+    expect(one_line(it->err) && strlen(it->err) > 80, "%s", it->err);
+}

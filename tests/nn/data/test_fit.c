@@ -285,6 +285,29 @@ TEST(shapes_that_are_no_digits_are_doubted)
     nn_image_free(&p);
 }
 
+/* Every pair of digits side by side, also where one is lower or smaller; never a digit alone with a speck or a stroke of its own. */
+TEST(two_digits_are_doubted)
+{
+    enum { ROWS = 60, COLUMNS = 80 };
+    unsigned char out[PIXELS], digit[2][PIXELS], pixels[ROWS * COLUMNS];
+    nn_image p = {ROWS, COLUMNS, pixels};
+    for (int n = 0; n < 100; n++) {
+        if (!sampled()) continue;
+        memset(pixels, 0, sizeof pixels);
+        for (int side = 0; side < 2; side++) {
+            mnist_like(digit[side], side ? n % 10 : n / 10);
+            for (int i = 0; i < PIXELS; i++)
+                pixels[(i / SIDE + 10 + n % 7 * side) * COLUMNS + i % SIDE + 8 + 32 * side] = digit[side][i];
+        }
+        expect(strstr(fit(out, &p).doubt, "two digits") != NULL, "%d and %d: '%s'", n / 10, n % 10, fit(out, &p).doubt);
+        for (int i = 0; i < ROWS * COLUMNS; i++)
+            if (i % COLUMNS >= 38) pixels[i] = 0;
+        expect(!*fit(out, &p).doubt, "%d alone: %s", n / 10, fit(out, &p).doubt);
+        for (int i = 0; i < 16; i++) pixels[(20 + i / 4) * COLUMNS + 44 + i % 4] = 255;
+        expect(!*fit(out, &p).doubt, "%d and a dot: %s", n / 10, fit(out, &p).doubt);
+    }
+}
+
 /* Sizes at the edges of everything. */
 TEST(tiny_pictures)
 {
