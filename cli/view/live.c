@@ -203,7 +203,8 @@ bool view_live(nn_buffer *out, const view_text *v, const texts *t, bool *runs)
         put_field(out, "kind", t->pair ? "pair" : about.causal && predicts ? "decoder" : "encoder");
         nn_buffer_printf(out,
                          ",\"vocabulary\":%" PRId64 ",\"positions\":%" PRId64 ",\"context\":%" PRId64 ",\"mask\":%d",
-                         about.classes, about.positions, about.context, (int)(about.causal || !predicts ? -1 : language_mask(t->ctx, t->in)));
+                         about.classes, about.positions, about.context,
+                         (int)(about.causal || !predicts ? -1 : language_mask(t->ctx, t->in)));
         const char *description = mha_model_describe(t->model);
         if (!description) ok = cli_error("view: not enough memory for the model's description");
         nn_buffer_printf(out, ",\"description\":%s", description ? description : "null");

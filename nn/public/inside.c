@@ -68,8 +68,7 @@ mha_status nn_public_inside_check(mha_context *ctx, const mha_model *m, const mh
     for (int n = 0; n < TENSORS && !status; n++) {
         int64_t size[4] = {0};
         int rank = 0;
-        for (const char *letter = fields[n].letters + 1; *letter; letter += 2)
-            size[rank++] = size_of(a, B, T, *letter);
+        for (const char *letter = fields[n].letters + 1; *letter; letter += 2) size[rank++] = size_of(a, B, T, *letter);
         status = nn_public_tensor(ctx, &tensors[n], fields[n].name, fields[n].letters, rank, size);
     }
     return status;

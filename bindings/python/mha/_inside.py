@@ -14,9 +14,9 @@ def inside(model: Any, inputs: Any, attention: int, target: Any) -> dict[str, np
         raise ValueError(f"attention: must be a number from 0 to {count - 1}, not {attention!r}")
     a = model.attentions[attention]
     named, _, _, sizes = model._one(inputs, target)
-    T, _ = model._map_size(a, *sizes)
+    T, S = model._map_size(a, *sizes)
     rows, heads = (T, a["model_width"]), (a["heads"], T, a["width"])
-    groups, pairs = (a["kv_heads"], T, a["width"]), (a["heads"], T, T)
+    groups, pairs = (a["kv_heads"], S, a["width"]), (a["heads"], T, S)
     shapes = {"x": rows, "read": rows, "q": heads, "k": groups, "v": groups, "scores": pairs, "heads": heads}
     shapes |= {"attended": rows, "middle": rows, "mlp_read": rows, "hidden": (T, a["mlp"]), "mlp": rows, "y": rows}
     if not a["mlp"]:

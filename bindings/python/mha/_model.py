@@ -215,12 +215,12 @@ class Model:
 
     def inside(self, inputs: Any, attention: int = 0, target: Any = None) -> dict[str, np.ndarray]:
         """What lies inside a block for one text, image or sound, by name: ``x`` (T,M), the rows that come in; ``read`` (T,M), what attention
-        reads; ``q`` (H,T,D), ``k`` and ``v`` (G,T,D); ``scores`` and ``weights`` (H,T,T); ``heads`` (H,T,D); ``attended`` (T,M), what
+        reads; ``q`` (H,T,D), ``k`` and ``v`` (G,S,D); ``scores`` and ``weights`` (H,T,S); ``heads`` (H,T,D); ``attended`` (T,M), what
         attention adds; ``middle`` (T,M); ``mlp_read`` (T,M), ``hidden`` (T,F), which a mixture of experts has not, and ``mlp`` (T,M), what
         the MLP reads, has inside and adds; ``y`` (T,M), the rows that go out.
 
         Args:
-            attention: which block: that of this one of ``attentions``, which must not be a cross-attention.
+            attention: which block: that of this one of ``attentions``. S is T, or of a cross-attention the rows of the encoder.
             target: as in :meth:`attention`.
         """
         return _inside.inside(self, inputs, attention, target)

@@ -78,6 +78,9 @@ def test_two_stacks(made):
     for got, other in ((model.hidden("The cat sat"), want.encoder_hidden_states),
                        (model.hidden("The cat sat", target), want.decoder_hidden_states)):  # fmt: skip
         np.testing.assert_allclose(got[-1], other[-1][0].numpy(), atol=1e-3)
+    inside = model.inside("The cat sat", 5, target)  # of a cross-attention
+    assert inside["scores"].shape == (4, 4, len(source)) and (inside["weights"] == found.cross[1]).all()
+    np.testing.assert_allclose(inside["heads"], inside["weights"] @ inside["v"], atol=1e-5)
     mean = want.encoder_last_hidden_state[0].mean(0)
     np.testing.assert_allclose(model.embed("The cat sat"), (mean / mean.norm()).numpy(), atol=1e-4)
 

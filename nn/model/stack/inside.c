@@ -19,12 +19,13 @@ static const mha_model_inside *inside_of_block(const nn_stack *s, const nn_block
 /* Where rows of a branch go; 0: nowhere. Cross-attention adds to the rows that the attention before it has left, which
  * it replaces. The second table is for the inside of cross-attention. */
 #define PLACE(name) offsetof(mha_model_inside, name)
-static const size_t places[2][3][NN_MOMENTS] = {{[NN_BRANCH_SELF] = {PLACE(x), PLACE(read), PLACE(attended), PLACE(middle)},
-                                                 [NN_BRANCH_CROSS] = {0, 0, 0, PLACE(middle)},
-                                                 [NN_BRANCH_MLP] = {0, PLACE(mlp_read), PLACE(mlp), PLACE(y)}},
-                                                {[NN_BRANCH_SELF] = {0},
-                                                 [NN_BRANCH_CROSS] = {PLACE(x), PLACE(read), PLACE(attended), PLACE(middle)},
-                                                 [NN_BRANCH_MLP] = {0, PLACE(mlp_read), PLACE(mlp), PLACE(y)}}};
+static const size_t places[2][3][NN_MOMENTS] = {
+    {[NN_BRANCH_SELF] = {PLACE(x), PLACE(read), PLACE(attended), PLACE(middle)},
+     [NN_BRANCH_CROSS] = {0, 0, 0, PLACE(middle)},
+     [NN_BRANCH_MLP] = {0, PLACE(mlp_read), PLACE(mlp), PLACE(y)}},
+    {[NN_BRANCH_SELF] = {0},
+     [NN_BRANCH_CROSS] = {PLACE(x), PLACE(read), PLACE(attended), PLACE(middle)},
+     [NN_BRANCH_MLP] = {0, PLACE(mlp_read), PLACE(mlp), PLACE(y)}}};
 #undef PLACE
 
 bool nn_inside_rows(const nn_stack *s, mha_context *ctx, int64_t k, nn_moment moment, const float *rows)

@@ -259,7 +259,8 @@ static void expect_head(const look *s, int64_t h)
     }
     for (int64_t j = 0; j < T; j++) sum += want[j] = exp((double)scores[j] - most);
     for (int64_t j = 0; j < T; j++) want[j] *= given / sum; /* a sink takes its share of the weights */
-    expect((a->sinks && !s->a.cross) || fabs(given - 1) < 1e-5, "%s: weights of head %lld add up to %g", s->what, (long long)h, given);
+    expect((a->sinks && !s->a.cross) || fabs(given - 1) < 1e-5, "%s: weights of head %lld add up to %g", s->what,
+           (long long)h, given);
     expect_row(s, "weights", weights, want, T);
     for (int64_t j = 0; j < T; j++)
         if (isinf(scores[j])) scaled[j] = (double)FLT_MAX;
