@@ -97,7 +97,7 @@ if(MHA_COMMAND AND as_shipped)
   # The engine of text pages in node, beside the same files compiled for this machine.
   if(TARGET mha_wasm)
     set(engine ${PROJECT_SOURCE_DIR}/web/engine)
-    add_executable(engine_numbers web/engine_numbers.c ${engine}/engine.c ${engine}/generate.c ${engine}/inside.c ${engine}/write.c)
+    add_executable(engine_numbers web/engine_numbers.c ${engine}/engine.c ${engine}/generate.c ${engine}/inside.c ${engine}/names.c ${engine}/write.c)
     target_include_directories(engine_numbers PRIVATE ${PROJECT_SOURCE_DIR})
     target_link_libraries(engine_numbers PRIVATE mha_nn mha_io mha_flags m)
     add_test(NAME view_engine COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/support/run_node.sh ${CMAKE_CURRENT_SOURCE_DIR}/web/write_engine.mjs

@@ -11,6 +11,21 @@ export const crowds = {
   ...(complete && {heads_32_of_2_blocks: 'patch=7,width=64,depth=2,heads=32,mlp=16'}),
 };
 
+/* Numbers of blocks have room beside each other. */
+export const deep = {blocks_100: 'patch=14,width=8,depth=100,heads=1,mlp=8'};
+
+async function labelsHaveRoom(browser, folder) {
+  const {page, problems, close} = await browsing.openPage(browser, join(folder, 'blocks_100.html'), {width: 1280, height: 900, still: true, before: watchTexts});
+  for (const width of [1280, 390]) {
+    await page.setViewportSize({width, height: 900});
+    await page.locator('#steps').scrollIntoViewIfNeeded();
+    await browsing.frames(page, 4);
+    await expectStage(page, `100 blocks, ${width} pixels wide`, 250);
+  }
+  expect(problems.length === 0, problems.join('; '));
+  await close();
+}
+
 const widths = [1440, 1024, 768, 390, 320];
 
 /* Texts that leave their panel or are cut by an element that hides what is too wide, and elements that scroll sideways. The
@@ -136,6 +151,7 @@ export async function testManyHeads(browser, folder, others) {
     await browsing.expectWholeCaptions(page, 'a phone');
     await close();
   });
+  await test('labels_of_100_blocks', () => labelsHaveRoom(browser, folder));
   await Promise.all(['main', ...Object.keys(crowds)].map((name) => test(`room_for_${name}`, () => hasRoom(browser, folder, name, widths))));
   await Promise.all(others.map((name) => test(`room_for_${name}`, () => hasRoom(browser, folder, name, complete ? widths : [1024, 390]))));
 }

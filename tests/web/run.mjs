@@ -10,7 +10,7 @@ import {createCommand, synthetic} from './files.mjs';
 import {finish, test} from './harness.mjs';
 import {testKeyboard} from './keyboard.mjs';
 import {testLooks} from './looks.mjs';
-import {crowds, testManyHeads} from './many_heads.mjs';
+import {crowds, deep, testManyHeads} from './many_heads.mjs';
 import {testControls, testNumbers} from './model.mjs';
 import {testPhone} from './phone.mjs';
 import {testPolicy} from './policy.mjs';
@@ -52,7 +52,7 @@ function makePages() {
   mha('prune', 'main.safetensors', '--data', 'synthetic:300', '--heads', '15', '--rounds', '1', '--tune', '0',
     '--epochs', '0', '--sample', '100', '-o', `${pruned}.safetensors`);
   two(pruned);
-  for (const [name, config] of Object.entries(crowds)) {
+  for (const [name, config] of Object.entries({...crowds, ...deep})) {
     train(name, 'synthetic:60', `epochs=1,batch=8,${config}`);
     two(name);
   }

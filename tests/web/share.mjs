@@ -127,8 +127,8 @@ async function drawingsOpen(browser, folder, address) {
 const odd = {
   '#v=1&image=1': /version 1 .* this is version 2/,
   '#v=%3Cscript%3Ealert(1)%3C/script%3E': /version <script>alert/,
-  '#%%%ff': /does not contain a state of this page/,
-  '#nonsense': /does not contain a state of this page/,
+  '#%%%ff': /does not describe a state of this page/,
+  '#nonsense': /does not describe a state of this page/,
   '#v=2&image=999&head=1': /left out: image/,
   '#v=2&head=-1&block=7e9&query=1.5': /left out: block, head, query/,
   '#v=2&off=1.1_9.9': /left out: off/,

@@ -117,7 +117,7 @@ function legendMarks({kind, low, high}, open) {
 }
 
 function legendWords({low}) {
-  return [`${equalWords(low)} is the uniform weight`, 'Colour shows weights above it.'];
+  return [`${equalWords(low)} is the uniform weight`, 'Larger weights are coloured.'];
 }
 
 function createLegend() {

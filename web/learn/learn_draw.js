@@ -3,7 +3,7 @@
 function createLearnDraw(store, trainer, data) {
   const button = (id, words, press) => element('button', {type: 'button', id, onclick: press}, words);
   const here = element('span', {class: 'sheet-hint', 'aria-hidden': true}, 'Draw a digit here'), hint = element('p', {class: 'hint', id: 'draw-hint'},
-    'Draw a digit to see what the model makes of it, before, during and after training.');
+    'Draw a digit to see the prediction of the model before, during and after training.');
   const seen = element('canvas', {class: 'map seen', 'aria-hidden': true}), answer = element('p', {class: 'answer', id: 'draw-answer', role: 'status'});
   const columns = createColumns({config: {classes: data.classes}}), maps = createLearnMaps(store, data), notice = element('p', {class: 'notice', id: 'draw-notice', role: 'status', hidden: true});
   const out = element('div', {class: 'draw-out', hidden: true}, element('div', {class: 'draw-answer'},
@@ -47,7 +47,7 @@ function createLearnDraw(store, trainer, data) {
   show();
   const side = element('div', {class: 'draw-side'}, element('div', {class: 'sheet-frame'}, sheet.canvas, here),
     element('div', {class: 'draw-tools', role: 'group', 'aria-label': 'Drawing'}, undo, clear), notice);
-  const frameOfPanel = panelFrame('draw', title, 'Draw with a mouse, a finger or a pen. The digit is centred and scaled like the digits of MNIST, and the model that you train reads it.', null,
+  const frameOfPanel = panelFrame('draw', title, 'Draw with a mouse, a finger or a pen. The digit is centred and scaled like the digits of MNIST, and the model that you are training predicts what it is.', null,
     element('div', {class: 'draw'}, side, hint, out));
   return {id: 'draw', title, element: frameOfPanel, toSvg: () => learnDrawSvg(trainer, data, shown)};
 }

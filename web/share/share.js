@@ -33,9 +33,9 @@ function writeShared(view, panel) {
 /* Sets what the text says. Returns null, or what is wrong with it. */
 function readShared(view, text) {
   const parts = new URLSearchParams(text), version = parts.get('v');
-  if (version === null) return 'This address does not contain a state of this page, which opens in its initial state.';
+  if (version === null) return 'This address does not describe a state of this page. The page opens in its initial state.';
   if (version !== shareVersion) {
-    return `This link was made for version ${version.slice(0, 20)} of the page; this is version ${shareVersion}, which opens in its initial state.`;
+    return `This link was made for version ${version.slice(0, 20)} of the page; this is version ${shareVersion}. The page opens in its initial state.`;
   }
   const wrong = [], known = new Set(['v', 'panel']);
   for (const {store, fields, about, after} of shareStores(view)) {

@@ -149,8 +149,8 @@ function createStepsPanel(source) {
     if (said && store.get().step !== clock.index) store.set({step: clock.index});
   }
 
-  const weights = element('div', {class: 'step-weights'}, element('p', {class: 'hint'}, 'Weights:'), legend.element);
-  const scores = element('div', {class: 'step-weights'}, element('p', {class: 'hint'}, 'Scores:'), scoreLegend.element);
+  const weights = element('div', {class: 'step-weights', hidden: true}, element('p', {class: 'hint'}, 'Weights:'), legend.element);
+  const scores = element('div', {class: 'step-weights', hidden: true}, element('p', {class: 'hint'}, 'Scores:'), scoreLegend.element);
   const onKey = (event) => stepKey(event, clock, stage.canvas, keys.length);
   const body = element('div', {class: 'steps', onkeydown: onKey},
     heading, player.element, element('div', {class: 'stage-place'}, stage.canvas),

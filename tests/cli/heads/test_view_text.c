@@ -114,6 +114,20 @@ TEST(odd_tokens_are_text)
     expect(!strcmp(json_field(part, "queries"), "[\"a\",\"\xC3\x83\",\"\xC2\xA9\",\"b\"]"), "%s", part);
 }
 
+TEST(a_single_token_is_a_text)
+{
+    static float shown[4];
+    static char part[1 << 16], set[1 << 16];
+    const said *it = view("--text a");
+    expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
+    snprintf(set, sizeof set, "%s", set_of_page());
+    expect(!strcmp(json_field(set, "words"), "[\"mixed\",\"mixed\",\"mixed\",\"mixed\"]"), "%s",
+           json_field(set, "words"));
+    snprintf(part, sizeof part, "%s", json_field(set, "weights"));
+    expect(decode(shown, 4, json_field(part, "data")) == 4, "%s", part);
+    for (int n = 0; n < 4; n++) expect(shown[n] == 1, "a token gives %g of its attention to itself", (double)shown[n]);
+}
+
 static void expect_error(const char *args, const char *why)
 {
     const said *it = view(args);
@@ -126,7 +140,6 @@ TEST(wrong_use_is_one_line)
 {
     expect_error("", "give it one with --text TEXT");
     expect_error("--text ''", "--text");
-    expect_error("--text a", "a single token");
     expect_error("--text ABC", "--text");
     expect_error("--text abc --target abc", "for models with an encoder and a decoder");
     expect_error("--text abc --tokenizer /nowhere", "/nowhere");
