@@ -156,6 +156,12 @@ mha_status mha_context_fail(mha_context *ctx, mha_status status, const char *tex
     return mha_fail(ctx, status, "%s", line);
 }
 
+void mha_round_wait(mha_round *round)
+{
+    for (int tries = 0; atomic_load_explicit(&round->finished, memory_order_acquire) < round->queue.count; tries++)
+        mha_pool_relax(tries);
+}
+
 void mha_parallel_run(mha_context *ctx, int tasks, void (*task)(void *arg, int index), void *arg)
 {
     if (tasks == 1) task(arg, 0);

@@ -123,4 +123,20 @@ static inline int64_t mha_queue_take(mha_queue *queue)
     return piece < queue->count ? piece : -1;
 }
 
+/* Pieces of which a later round of the same loop reads the results. A loop for each round would wait for every thread after each
+ * of them; here only those that work on a piece are waited for. */
+typedef struct mha_round {
+    mha_queue queue;
+    atomic_llong finished;
+} mha_round;
+
+/* After each piece that was taken. */
+static inline void mha_round_finish(mha_round *round)
+{
+    atomic_fetch_add_explicit(&round->finished, 1, memory_order_release);
+}
+
+/* Returns when all pieces are finished, called when none is left to take: what is not finished is running on another thread. */
+void mha_round_wait(mha_round *round);
+
 #endif

@@ -99,6 +99,12 @@ static inline void relax(void)
 #endif
 }
 
+void mha_pool_relax(int tries)
+{
+    if (tries < 1000) relax();
+    else sched_yield();
+}
+
 static int64_t now(void)
 {
     struct timespec t;

@@ -23,6 +23,10 @@ mha_pool *mha_pool_make(void *memory, int most);
  * the same pool runs its tasks one after another, on the thread that makes it. */
 void mha_pool_run(mha_pool *pool, int tasks, mha_task *task, void *arg);
 
+/* Passes a moment in which another thread is waited for: the first thousand `tries` stay on the processor, later ones offer it to
+ * others. */
+void mha_pool_relax(int tries);
+
 /* Ends the workers and returns when all have ended. */
 void mha_pool_end(mha_pool *pool);
 

@@ -174,6 +174,17 @@ static mha_status run_stats(mha_context *ctx, const attention_call *c)
     return mha_attention_stats(ctx, &c->stats, c->q, c->k, c->softmax, &c->options, &c->stats_options);
 }
 
+/* Multiplications of a call below which a second thread gains less than it costs to wake it and to wait for it. */
+enum { SMALL = 1 << 18 };
+
+static bool is_small(const attention_call *c)
+{
+    const double keys = c->k.rank == 4 ? (double)c->k.size[2] : 0, width = (double)(c->q.size[3] + c->v.size[3]);
+    double work = keys * width; /* of a row; a backward call has five products in place of two */
+    for (int axis = 0; axis < 3 && c->q.rank == 4; axis++) work *= (double)c->q.size[axis];
+    return work * (c->dout.rank ? 2.5 : 1) < SMALL;
+}
+
 static mha_status run_check(mha_context *ctx, const attention_call *c)
 {
     mha_attention_plan plan;
@@ -232,7 +243,9 @@ static PyObject *run_if(bool (*fits)(const attention_call *), const attention_op
     HELD_CONTEXT ctx = read && !prepare(&c, &held, &made) ? fields_context(&held, c.threads, c.team) : NULL;
     if (ctx) {
         Py_BEGIN_ALLOW_THREADS;
+        team_small(is_small(&c));
         status = attention_run(ctx, operation, &c);
+        team_small(false);
         Py_END_ALLOW_THREADS;
     }
     fields_release(&held);

@@ -9,6 +9,7 @@
 #endif
 #include <Python.h>
 #include <mha.h>
+#include <stdbool.h>
 
 /* The context of this thread, with so many threads for its loops (0: the number of processors). It is made by the first call,
  * and again when the number changes, and ends with the thread. NULL with an exception set on error.
@@ -25,6 +26,9 @@ mha_context *context_get_team(int threads);
 
 /* How loops run on the threads of PyTorch; all NULL where its OpenMP library is not known, and in a child of fork. */
 mha_parallel team_loops(void);
+
+/* Whether the next loops of this thread are too small to be worth a region of these threads: the calling thread runs them alone. */
+void team_small(bool is_small);
 
 /* Has the kernel bring the memory of a large result that is about to be written, in huge pages where it can, each by one of these
  * threads. PyTorch's memory for large results is new in every call; where heads lie side by side, several threads write to a page, and

@@ -5,7 +5,10 @@
  *
  * The library is found through the one of PyTorch that is linked with it, since a process may have loaded several.
  * GOMP_parallel is what compiled code calls; LLVM's and Intel's libraries have it, too. A region asks for the threads that
- * PyTorch has set, never for fewer: libgomp ends the threads that a smaller team leaves over. */
+ * PyTorch has set, never for fewer: libgomp ends the threads that a smaller team leaves over.
+ *
+ * A region ends when every thread of the team has been there, also those that came too late to do anything. Where other programs
+ * have the processors, that is milliseconds: small calls have no region. */
 #include "module.h"
 
 #include <dlfcn.h>
@@ -20,6 +23,10 @@ static struct {
     int (*number)(void); /* of the calling thread in its team */
     int (*count)(void);
 } team; /* written with the GIL held, and in a child of fork */
+
+static _Thread_local bool small;
+
+void team_small(bool is_small) { small = is_small; }
 
 typedef struct loop {
     int tasks;
@@ -38,7 +45,8 @@ static void run_part(void *data)
 static void run(void *user, int tasks, void (*task)(void *arg, int index), void *arg)
 {
     (void)user;
-    team.parallel(run_part, &(loop){tasks, task, arg}, 0, 0);
+    for (int n = 0; small && n < tasks; n++) task(arg, n);
+    if (!small) team.parallel(run_part, &(loop){tasks, task, arg}, 0, 0);
 }
 
 mha_parallel team_loops(void) { return team.parallel ? (mha_parallel){run, NULL} : (mha_parallel){NULL, NULL}; }

@@ -13,8 +13,7 @@ typedef struct job {
     const mha_problem *problem;
     const mha_plan *plan;
     mha_shared shared;
-    mha_queue queue;
-    bool merging; /* the second round */
+    mha_round pieces, merges; /* the rounds; the second has no pieces if there are no partial results */
 } job;
 
 /* What a finished row leaves behind. */
@@ -182,10 +181,25 @@ static void attend_piece(const job *j, mha_tile *t, const mha_piece *work, int64
     }
 }
 
+/* The first of the pieces that a row's keys were cut into merges all of them. */
 static void merge_piece(const job *j, mha_tile *t, const mha_piece *work, int64_t g)
 {
+    if (work->partial < 0 || work->low > 0) return;
     for (int64_t r = 0; r < t->rows; r++) t->sound[r] = merge_row(j, t, work, g, r, t->staged + r * j->problem->E);
     finish_rows(t, &j->shared, 0, t->staged);
+}
+
+/* The pieces of a round that this task can take. */
+static void run_round(job *j, mha_tile *t, mha_round *round,
+                      void (*run)(const job *, mha_tile *, const mha_piece *, int64_t))
+{
+    const mha_problem *p = j->problem;
+    for (int64_t piece; (piece = mha_queue_take(&round->queue)) >= 0; mha_round_finish(round)) {
+        const mha_piece *work = &j->shared.order[piece / p->G];
+        mha_sequence sequence = mha_sequence_get(p, work->b);
+        mha_tile_place(t, &sequence, piece % p->G * p->share, p->share, work->first, work->rows);
+        run(j, t, work, piece % p->G);
+    }
 }
 
 static void forward_task(void *arg, int task)
@@ -196,25 +210,12 @@ static void forward_task(void *arg, int task)
     mha_tile tile;
     mha_tile_layout(&tile, &arena, p, j->plan);
     if (j->plan->engine) j->plan->engine->open();
-    for (int64_t piece; (piece = mha_queue_take(&j->queue)) >= 0;) {
-        const mha_piece *work = &j->shared.order[piece / p->G];
-        int64_t g = piece % p->G;
-        if (j->merging && (work->partial < 0 || work->low > 0)) continue;
-        mha_sequence sequence = mha_sequence_get(p, work->b);
-        mha_tile_place(&tile, &sequence, g * p->share, p->share, work->first, work->rows);
-        if (j->merging) merge_piece(j, &tile, work, g);
-        else attend_piece(j, &tile, work, g);
+    run_round(j, &tile, &j->pieces, attend_piece);
+    if (j->merges.queue.count) {
+        mha_round_wait(&j->pieces);
+        run_round(j, &tile, &j->merges, merge_piece);
     }
     if (j->plan->engine) j->plan->engine->close();
-}
-
-/* All pieces of a round. */
-static void run_round(job *j, bool merging)
-{
-    j->merging = merging;
-    j->queue.count = j->plan->pieces * j->problem->G;
-    atomic_store(&j->queue.next, 0);
-    if (j->queue.count) mha_parallel_run(j->problem->ctx, j->plan->tasks, forward_task, j);
 }
 
 static mha_status make_plan(const mha_problem *problem, mha_plan *plan)
@@ -234,8 +235,9 @@ mha_status mha_cpu_forward(const mha_problem *problem)
         {problem->out, 0, 0}, {problem->extras.lse, -INFINITY, 0}, {problem->extras.softmax, -INFINITY, 0}};
     job j = {.problem = problem, .plan = &plan, .shared = mha_plan_shared(&plan, problem)};
     mha_padding_write(problem, padding, 3);
-    run_round(&j, false);
-    if (plan.partials) run_round(&j, true);
+    j.pieces.queue.count = plan.pieces * problem->G;
+    j.merges.queue.count = plan.partials ? j.pieces.queue.count : 0;
+    if (j.pieces.queue.count) mha_parallel_run(problem->ctx, plan.tasks, forward_task, &j);
     if (plan.maps) mha_maps_write(problem, &plan, &j.shared);
     return MHA_OK;
 }

@@ -11,7 +11,7 @@ from mha._arrays import whole_numbers
 from mha._attention import options_of
 from mha.torch import _ops
 from mha.torch._general import general_attention
-from mha.torch._sdpa import FLOATS, lower, seed_of, sum_masks
+from mha.torch._sdpa import FLOATS, seed_of, sum_masks
 
 Window = "int | tuple[int | None, int | None] | None"
 
@@ -114,7 +114,7 @@ def attention(
     if mask is not None and mask.dtype is not torch.bool:
         raise TypeError(f"mask: is {mask.dtype}, must be bool")
     bias = _heads_or_batch(bias, q)
-    q, k, v, bias = lower(q, k, v, bias)
+    q, k, v, bias = _ops.lower(q, k, v, bias)
     bias = sum_masks(mask, bias)
     options = (bool(causal), given.get("align", 0), given.get("window_left", -1), given.get("window_right", -1), scale, softcap,
                dropout, _seed(dropout, seed))  # fmt: skip
@@ -184,7 +184,7 @@ def attention_varlen(
     if query_starts is None:
         raise TypeError("query_starts: must be a tensor, not None")
     given = options_of({}, 0, 0, window=window, mask=None, bias=None, key_padding_mask=None, align=align)
-    q, k, v = lower(q, k, v)
+    q, k, v = _ops.lower(q, k, v)
     starts = _numbers(query_starts, q.device)
     options = (bool(causal), given.get("align", 0), given.get("window_left", -1), given.get("window_right", -1), scale, softcap,
                dropout, _seed(dropout, seed))  # fmt: skip

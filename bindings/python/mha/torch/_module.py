@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from mha.torch import _ops
 from mha.torch._errors import ShapeError
-from mha.torch._sdpa import FLOATS, lower, seed_of
+from mha.torch._sdpa import FLOATS, seed_of
 from mha.torch._weights import attention_weights
 
 
@@ -161,7 +161,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
     def _attend(self, q, k, v, mask, causal, need_weights, mean):
         dropout = self.dropout if self.training else 0.0
         q, k, v = (x.unflatten(2, (self.num_heads, self.head_dim)).transpose(1, 2) for x in (q, k, v))
-        q, k, v, mask = lower(q, k, v, mask)
+        q, k, v, mask = _ops.lower(q, k, v, mask)
         options = (None, causal, None, None, dropout, seed_of(dropout) if dropout else 0)
         if need_weights:
             return attention_weights(q, k, v, mask, *options, mean)

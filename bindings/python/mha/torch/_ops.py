@@ -41,6 +41,17 @@ library.define(
 watcher: Callable[..., None] | None = None
 
 
+def lower(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+    """In the type of autocast, where that is on."""
+    first = tensors[0]
+    device = "cpu" if first.is_cpu else first.device.type
+    if device == "meta" or not torch.is_autocast_enabled(device):
+        return tensors
+    dtype = torch.get_autocast_dtype(device)
+    kept = (dtype, torch.float64, torch.bool)  # PyTorch does not cast float64 either
+    return tuple(x if x is None or x.dtype in kept or not x.is_floating_point() else x.to(dtype) for x in tensors)
+
+
 def visibility(bias: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
     """A mask and a bias, of which one is None."""
     if bias is None:
@@ -88,10 +99,11 @@ def quick(q, k, v, bias, causal, scale, dropout, seed):
     if (
         not is_eager(q, k, v, bias)
         or watcher is not None
-        or torch._C._is_any_autocast_enabled()
         or torch._C._are_functorch_transforms_active()
     ):
         return None
+    if torch._C._is_any_autocast_enabled():
+        q, k, v, bias = lower(q, k, v, bias)
     return eager(_mha.forward_alike, torch.empty_like(q), q, k, v, bias, None, causal, scale, None, dropout, seed)
 
 

@@ -48,15 +48,6 @@ def _check(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None) 
         raise ValueError(f"attn_mask: has {attn_mask.dim()} axes, the result only {rank}")
 
 
-def lower(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
-    """In the type of autocast, where that is on."""
-    device = tensors[0].device.type
-    if device == "meta" or not torch.is_autocast_enabled(device):
-        return tensors
-    dtype = torch.get_autocast_dtype(device)
-    return tuple(x.to(dtype) if x is not None and x.is_floating_point() else x for x in tensors)
-
-
 def _heads(query: Tensor, key: Tensor, enable_gqa: bool) -> None:
     if query.dim() < 3 or query.shape[-3] == key.shape[-3]:
         return
@@ -121,7 +112,7 @@ def scaled_dot_product_attention(
         else:
             bottom_right = False
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-            query, key, value, attn_mask = lower(query, key, value, attn_mask)
+            query, key, value, attn_mask = _ops.lower(query, key, value, attn_mask)
         options = (None, is_causal, scale, None, dropout_p, seed)
         if _is_usual(query, key, value, attn_mask) and not bottom_right:
             return _ops.attention(query, key, value, attn_mask, *options)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha.torch import _ops
 from mha.torch._imports import after_import
-from mha.torch._sdpa import lower, seed_of, sum_masks
+from mha.torch._sdpa import seed_of, sum_masks
 from mha.torch._weights import attention_weights
 
 
@@ -50,7 +50,7 @@ def attention_forward(
         attention_mask, causal = visible, False
     bias = sum_masks(attention_mask, position_bias)
     sinks = None if s_aux is None else s_aux.flatten().float()
-    query, key, value, bias = lower(query, key, value, bias)
+    query, key, value, bias = _ops.lower(query, key, value, bias)
     options = (sinks, causal, scaling, softcap, dropout, seed_of(dropout) if dropout else 0)
     if _weights_wanted(more):
         out, weights = attention_weights(query, key, value, bias, *options, False)

@@ -41,7 +41,8 @@ def _pytorch(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, 
 def _chosen(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """mha for what it computes; PyTorch for the rest, such as float64, and for what it has to say about arguments."""
     if (
-        _is_ours(query)
+        not (is_causal and attn_mask is not None)  # PyTorch computes it for some inputs and not for others
+        and _is_ours(query)
         and query.dtype in FLOATS
         and _is_ours(key)
         and _is_ours(value)

@@ -89,6 +89,21 @@ torch.library.register_fake("mha::attention_weights", _fake, lib=_ops.library)
 torch.library.register_autograd("mha::attention_weights", _gradients, setup_context=_setup, lib=_ops.library)
 
 
+class Weighted(torch.autograd.Function):
+    """The operator in eager mode, with less overhead."""
+
+    @staticmethod
+    def forward(ctx, *inputs):
+        output = _forward(*inputs)
+        ctx.mark_non_differentiable(output[1])
+        _setup(ctx, inputs, output)
+        return output
+
+    backward = staticmethod(_gradients)
+
+
+# Without what torch.autograd.Function.apply does for functional transforms.
+_eager = super(torch.autograd.Function, Weighted).apply
 _transformed = _ops.transformed(torch.ops.mha.attention_weights, _ops.without_softmax(_setup), _gradients)
 
 
@@ -99,7 +114,12 @@ def _run(*inputs):
 def attention_weights(q, k, v, bias, *rest):
     """(B,H,Tq,E) and the weights after dropout: (B,H,Tq,Tk), or if the last argument, ``mean``, is true, their mean over heads,
     (B,Tq,Tk)."""
-    if _ops.watcher is not None and _ops.is_eager(q, k, v, bias):
+    if not _ops.is_eager(q, k, v, bias) or _ops.is_transformed() or q.is_meta:
+        out, _, weights = _run(q, k, v, bias, *rest)
+        return out, weights
+    q, k, v, bias = _ops.unwrap_dead_wrappers((q, k, v, bias))
+    if _ops.watcher is not None:
         _ops.watcher(q, k, bias, *rest[:-1])
-    out, _, weights = _run(q, k, v, bias, *rest)
+    run = _eager if _ops.needs_gradient(q, k, v, bias, rest[0]) else _forward
+    out, _, weights = run(q, k, v, bias, *rest)
     return out, weights

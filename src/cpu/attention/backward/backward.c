@@ -94,28 +94,37 @@ static mha_status plan(mha_backward *call, const mha_engine *engine)
 /* ---- rounds -------------------------------------------------------------------------------------------------------
  * */
 
+typedef struct step {
+    void (*piece)(mha_backward *call, mha_span *span, int64_t piece);
+    mha_round work;
+} step;
+
+enum { MOST_STEPS = 5 };
 typedef struct job {
     mha_backward *call;
-    void (*piece)(mha_backward *call, mha_span *span, int64_t piece);
-    mha_queue queue;
+    int count;
+    step steps[MOST_STEPS]; /* one after another: each reads what the one before it wrote */
 } job;
 
-static void round_task(void *arg, int task)
+static void add_step(job *j, void (*piece)(mha_backward *, mha_span *, int64_t), int64_t count)
 {
-    job *r = arg;
-    const mha_engine *engine = r->call->plan.engine;
-    mha_arena arena = {.base = r->call->problem.ctx->scratch + (size_t)task * r->call->task_bytes};
-    mha_span span;
-    mha_span_layout(&span, &arena, r->call);
-    if (engine) engine->open();
-    for (int64_t piece; (piece = mha_queue_take(&r->queue)) >= 0;) r->piece(r->call, &span, piece);
-    if (engine) engine->close();
+    if (count) j->steps[j->count++] = (step){.piece = piece, .work.queue.count = count};
 }
 
-static void run_round(mha_backward *call, void (*piece)(mha_backward *, mha_span *, int64_t), int64_t count)
+static void steps_task(void *arg, int task)
 {
-    job r = {.call = call, .piece = piece, .queue = {.count = count}};
-    if (count) mha_parallel_run(call->problem.ctx, call->tasks, round_task, &r);
+    job *j = arg;
+    const mha_engine *engine = j->call->plan.engine;
+    mha_arena arena = {.base = j->call->problem.ctx->scratch + (size_t)task * j->call->task_bytes};
+    mha_span span;
+    mha_span_layout(&span, &arena, j->call);
+    if (engine) engine->open();
+    for (step *s = j->steps; s < j->steps + j->count; s++) {
+        if (s > j->steps) mha_round_wait(&s[-1].work);
+        for (int64_t piece; (piece = mha_queue_take(&s->work.queue)) >= 0; mha_round_finish(&s->work))
+            s->piece(j->call, &span, piece);
+    }
+    if (engine) engine->close();
 }
 
 static void keys_piece(mha_backward *call, mha_span *span, int64_t piece)
@@ -246,13 +255,6 @@ static void write_heads(const mha_backward *call, mha_tensor to, double *wide,
 /* ---- the call -----------------------------------------------------------------------------------------------------
  * */
 
-static bool any_doubt(const mha_backward *call)
-{
-    for (int64_t i = 0; i < call->problem.B * call->problem.G; i++)
-        if (atomic_load(&call->doubts[i])) return true;
-    return false;
-}
-
 static void run(mha_backward *call)
 {
     const mha_problem *p = &call->problem;
@@ -260,11 +262,13 @@ static void run(mha_backward *call)
     int64_t work = call->pieces * p->G;
     if (g->importance.rank) clear_heads(g->importance);
     mha_padding_write(p, &(mha_padding){g->q, 0, 0}, 1);
-    run_round(call, mha_backward_rows, p->B * p->H);
-    run_round(call, keys_piece, work);
-    if (g->q.rank) run_round(call, queries_piece, work);
-    if (any_doubt(call)) run_round(call, careful_piece, work);
-    run_round(call, bias_piece, mha_bias_pieces(call));
+    job j = {.call = call};
+    add_step(&j, mha_backward_rows, p->B * p->H);
+    add_step(&j, keys_piece, work);
+    if (g->q.rank) add_step(&j, queries_piece, work);
+    add_step(&j, careful_piece, work);
+    add_step(&j, bias_piece, mha_bias_pieces(call));
+    if (j.count) mha_parallel_run(p->ctx, call->tasks, steps_task, &j);
     mha_arena arena = {.base = p->ctx->scratch};
     mha_span span;
     mha_span_layout(&span, &arena, call);
