@@ -171,7 +171,7 @@ static PyObject *ordinary(PyObject *module, PyObject *arguments)
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)count);
     char *to = bytes ? PyBytes_AsString(bytes) : NULL;
     for (int64_t id = 0; to && id < count; id++)
-        to[id] = mha_tokenizer_piece(tokenizer, id, NULL) && !mha_tokenizer_is_special(tokenizer, id);
+        to[id] = mha_tokenizer_piece(tokenizer, id, NULL) && !mha_tokenizer_is_special(tokenizer, id) ? 1 : 0;
     return bytes;
 }
 
