@@ -58,7 +58,8 @@ static const char *with_json(const table *t, const char *text)
     for (size_t at = 0; at < t->size; at += 3) {
         uint32_t bits = 0;
         for (size_t i = 0; i < 3; i++) bits = bits << 8 | (at + i < t->size ? t->bytes[at + i] : 0);
-        for (int i = 0; i < 4; i++) base64[n++] = at + (size_t)i <= t->size ? digits[bits >> (18 - 6 * i) & 63] : '=';
+        for (int i = 0; i < 4; i++)
+            base64[n++] = (char)(at + (size_t)i <= t->size ? digits[bits >> (18 - 6 * i) & 63] : '=');
     }
     base64[n] = 0;
     snprintf(json, sizeof json,
@@ -129,7 +130,8 @@ static const char *decoded(const char *decoder)
     mha_tokenizer *t = open_as("tokenizer.json", json);
     if (!t || mha_tokenizer_decode(ctx, t, text, sizeof text, &length, (int32_t[]){1, 2}, 2, false))
         snprintf(text, sizeof text, "%s", mha_context_error(ctx));
-    for (size_t i = 0; i < length; i++) text[i] = text[i] ? text[i] : '0';
+    for (size_t i = 0; i < length; i++)
+        if (!text[i]) text[i] = '0';
     mha_tokenizer_free(t);
     return text;
 }
