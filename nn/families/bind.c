@@ -260,7 +260,7 @@ static bool gather_heads(binding *b, int64_t n, float *to, const nn_part *p, con
     int64_t D = nn_blocks_head_width(c);
     for (int64_t h = 0; h < p->rows / D; h++) {
         char text[NAME];
-        mha_tensor view;
+        mha_tensor view = MHA_NO_TENSOR;
         shape s = dense(D, 0);
         spell(b, text, name->name, p, h);
         const nn_safetensors_tensor *t = nn_find_name(&b->in, text);

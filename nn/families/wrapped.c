@@ -106,8 +106,8 @@ static bool find_text(const nn_config *c, const char *type, nn_fact *text, int *
 bool nn_wrapped_open(nn_config *c, const nn_failure *to)
 {
     char type[64];
-    int kind;
-    nn_fact text;
+    int kind = 0;
+    nn_fact text = {NULL, 0};
     nn_buffer out = {0};
     if (!nn_fact_string(nn_config_find(c, "model_type"), type, sizeof type) || !is_wrapper(type)) return true;
     if (!find_text(c, type, &text, &kind, to)) return false;

@@ -1,7 +1,7 @@
 /* A fuzz target for config.json, generation_config.json and model.safetensors.index.json: any bytes must either be refused
  * with one line, or give a description that makes sense, settings that can be freed, or shards whose tensors are all there. */
-#include "families/wrapped.h"
 #include "families/family.h"
+#include "families/wrapped.h"
 #include "generate/config.h"
 #include "generate/speech.h"
 
@@ -85,7 +85,7 @@ static void require(int held, const char *what)
 
 static void refused(const char *error) { require(error[0] && !strchr(error, '\n'), "refused without one line"); }
 
-static void describe(nn_config *c)
+static void describe(const nn_config *given)
 {
     char error[500] = "", text[200];
     const nn_failure to = {"f", error, sizeof error};
@@ -93,14 +93,14 @@ static void describe(nn_config *c)
     const nn_family *family;
     const nn_head *head;
     nn_shards none = {0};
-    if (!nn_wrapped_open(c, &to)) {
+    nn_config c = {strdup(given->text), given->size, given->name};
+    require(c.text != NULL, "no memory");
+    if (!nn_wrapped_open(&c, &to) || !nn_family_describe(&d, &family, &head, &c, &none, error, sizeof error))
         refused(error);
-        return;
-    }
-    if (!nn_family_describe(&d, &family, &head, c, &none, error, sizeof error)) refused(error);
     else
         require(!nn_description_problem(&d, text, sizeof text) && nn_parameter_count(&d) > 0,
                 "a description of nothing");
+    nn_config_free(&c);
 }
 
 static void read_settings(const nn_config *c)
@@ -185,7 +185,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     else {
         describe(&c);
         read_settings(&c);
-        text = c.text;
     }
     free(text);
     return 0;
