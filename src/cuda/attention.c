@@ -169,7 +169,7 @@ static mha_attention_plan describe_decode(const mha_problem *p)
                             .tile_keys = MHA_CUDA_DECODE_TILE(columns),
                             .pieces = blocks};
     snprintf(a.why, sizeof a.why, "at most %d rows of a key head: its keys are shared by blocks of %d",
-             MHA_CUDA_DECODE_ROWS, mha_cuda_decode_keys(columns, (int32_t)mha_cuda_most_of(p, 3)));
+             MHA_CUDA_DECODE_MOST, mha_cuda_decode_keys(columns, (int32_t)mha_cuda_most_of(p, 3)));
     return a;
 }
 

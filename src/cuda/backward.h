@@ -35,6 +35,10 @@ typedef struct mha_cuda_backward {
     float *powers;       /* (B,G): the power of two of a key head's numbers in the integers of dQ */
     int32_t *lost_heads; /* (B,G): whether a key or a gradient is not finite: the tiles have to be looked at */
     int32_t *lost_keys;  /* (B,G,key_tiles): whether dK or dV of a tile is not finite */
+    int32_t sharers;     /* blocks that share a tile of keys (schedule.h), at most */
+    int32_t *
+        tickets; /* likewise, (B,G,key_tiles,2,2): of its warpgroups, how many have come, and whether sums are there; or NULL */
+    float *shares; /* and dK and dV of the first to come: (B,G,key_tiles,...), or (G,key_slots,...) */
 
     /* For the kernels with options: as in forward.h. */
     float scale_log2; /* of scores, times log2(e) */

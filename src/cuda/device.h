@@ -23,6 +23,7 @@ typedef struct mha_cuda_device {
                       [2]; /* by type, width, kind and `few`; NULL: not in this build */
     CUfunction backward[2][MHA_CUDA_BACKWARD_WIDTHS][MHA_CUDA_BACKWARD_KINDS][MHA_CUDA_STEPS];
     CUfunction brief[2][MHA_CUDA_WIDTHS][MHA_CUDA_BACKWARD_KINDS][MHA_CUDA_STEPS]; /* dQ in order; NULL: likewise */
+    CUfunction shared[2][MHA_CUDA_WIDTHS][2]; /* full and window kernels whose blocks share tiles of keys */
     CUfunction general[MHA_CUDA_GENERAL_KERNELS];
     CUfunction decode[2][MHA_CUDA_DECODE_WIDTHS]; /* by type and width */
     CUfunction many[2][MHA_CUDA_MANY_WIDTHS][2];  /* likewise, for up to 64 rows and for more */

@@ -31,7 +31,7 @@ enum { MHA_CUDA_F32_TILE = 64 };
 
 /* Rows of a key head (query heads of its group times Tq) that a decode kernel takes, threads of a block, and, for a kernel of
  * `width` columns, keys of a tile, blocks that fit into a multiprocessor, and tiles of keys and values that each has under way. */
-enum { MHA_CUDA_DECODE_ROWS = 16, MHA_CUDA_DECODE_THREADS = 160 };
+enum { MHA_CUDA_DECODE_ROWS = 16, MHA_CUDA_DECODE_MOST = 8, MHA_CUDA_DECODE_THREADS = 160 };
 #define MHA_CUDA_DECODE_TILE(width)   ((width) > 128 ? 32 : 64)
 #define MHA_CUDA_DECODE_BLOCKS(width) ((width) > 64 ? 2 : 3)
 #define MHA_CUDA_DECODE_STAGES(width) ((width) > 64 ? 3 : 4)

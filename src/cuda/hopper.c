@@ -250,6 +250,9 @@ static mha_status fill_backward(mha_cuda_backward *c, const mha_cuda_plan *plan,
                              .powers = s->powers,
                              .lost_heads = s->lost_heads,
                              .lost_keys = s->lost_keys,
+                             .sharers = plan->sharers,
+                             .tickets = s->tickets,
+                             .shares = s->shares,
                              .lost_rows = s->lost_rows};
     TRY(mha_cuda_map(p->ctx, &c->q, p->q, plan->rows));
     TRY(mha_cuda_map(p->ctx, &c->d_out, call->dout, plan->rows));
@@ -330,6 +333,10 @@ static mha_status start_step(const mha_cuda_backward *c, const mha_cuda_plan *pl
     l.kernel = (ordered ? d->brief[plan->type][plan->width] : d->backward[plan->type][plan->width])[plan->kind][step];
     l.name = ordered ? mha_cuda_brief_name(plan->type, plan->width, plan->kind, own)
                      : mha_cuda_backward_name(plan->type, plan->width, plan->kind, own);
+    if (own == MHA_CUDA_MAIN && mha_cuda_has_shared(plan)) {
+        l.kernel = d->shared[plan->type][plan->width][plan->kind];
+        l.name = mha_cuda_shared_name(plan->type, plan->width, plan->kind);
+    }
     return mha_cuda_start_early(ctx, &l, c);
 }
 
@@ -339,7 +346,7 @@ static mha_status start_in_turn(const mha_cuda_backward *c, const mha_cuda_plan 
 {
     mha_cuda_backward own = *c;
     own.slots = c->key_slots / launches;
-    l.blocks = (int64_t)c->G * own.slots;
+    l.blocks = (int64_t)c->G * own.slots * c->sharers;
     for (int32_t n = 0; n < launches; n++) {
         own.first_slot = n * own.slots, own.dbias_adds = n > 0;
         TRY(start_step(&own, plan, ctx, l, MHA_CUDA_MAIN, false));
@@ -360,7 +367,9 @@ static mha_status start_backward(const mha_cuda_backward *c, const mha_cuda_plan
         bounds = (int64_t)c->G * c->bound_slots;
     }
     const mha_cuda_launch prepare = {.blocks = bounds + rows, .threads = THREADS},
-                          main = {.blocks = plan->tiles, .threads = plan->threads, .shared = plan->shared},
+                          main = {.blocks = (int64_t)plan->tiles * plan->sharers,
+                                  .threads = plan->threads,
+                                  .shared = plan->shared},
                           ordered = {.blocks = plan->parts * key_heads,
                                      .threads = plan->threads,
                                      .shared = plan->shared},

@@ -75,6 +75,18 @@ static mha_status find_backward(mha_context *ctx, mha_cuda_device *d)
     return MHA_OK;
 }
 
+/* Those for calls whose blocks share tiles of keys. */
+static mha_status find_shared(mha_context *ctx, mha_cuda_device *d)
+{
+    for (int n = 0; n < 2 * MHA_CUDA_WIDTHS * 2; n++) {
+        int type = n % 2, width = n / 2 % MHA_CUDA_WIDTHS;
+        mha_cuda_kind kind = (mha_cuda_kind)(n / 2 / MHA_CUDA_WIDTHS);
+        TRY(find(ctx, &d->shared[type][width][kind], MHA_CUDA_M_backward, mha_cuda_shared_name(type, width, kind),
+                 mha_cuda_backward_shared(width, kind)));
+    }
+    return MHA_OK;
+}
+
 static mha_status find_brief(mha_context *ctx, mha_cuda_device *d)
 {
     enum { OF_WIDTH = MHA_CUDA_BACKWARD_KINDS * MHA_CUDA_STEPS };
@@ -110,6 +122,7 @@ mha_status mha_cuda_load_kernels(mha_context *ctx)
     TRY(find_forward(ctx, d));
     TRY(find_backward(ctx, d));
     TRY(find_brief(ctx, d));
+    TRY(find_shared(ctx, d));
     for (int n = 0; n < MHA_CUDA_GENERAL_KERNELS; n++)
         TRY(find(ctx, &d->general[n],
                  n < MHA_CUDA_GENERAL_PREPARE ? MHA_CUDA_M_general_forward : MHA_CUDA_M_general_backward,

@@ -290,10 +290,17 @@ void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
     plan->key_tiles = tiles_of(Tk, plan->keys);
     plan->bound_tiles = tiles_of(Tk, MHA_CUDA_BOUND_KEYS);
     plan->tiles = (int32_t)(plan->key_tiles * p->G * p->B);
+    plan->sharers = mha_cuda_sharers((int32_t)p->share, plan->spans ? 0 : (int32_t)Tq);
     plan->section = backward_section(plan, p->B * p->G, p->Tq * backward_widths[plan->width].columns * 8 * p->share);
     plan->shared = mha_cuda_backward_shared(plan->width, plan->kind);
     if (plan->spans) plan_slots(plan, p);
     if (plan->among & MHA_CUDA_BIT(MHA_CUDA_BY_ORDER)) plan_order(plan, p);
+    if (mha_cuda_has_shared(plan)) plan->kernel = mha_cuda_shared_name(plan->type, plan->width, plan->kind);
+}
+
+bool mha_cuda_has_shared(const mha_cuda_plan *plan)
+{
+    return plan->sharers > 1 && !plan->brief && plan->width < MHA_CUDA_WIDTHS && plan->kind <= MHA_CUDA_WINDOW;
 }
 
 int32_t mha_cuda_bias_launches(const mha_gradient_call *call)
@@ -357,6 +364,12 @@ void mha_cuda_lay_backward(mha_cuda_scratch *s, mha_arena *arena, const mha_cuda
         MHA_TAKE(arena, s->sums, mha_arena_times(row_tiles, parts * plan->rows * backward_widths[plan->width].columns));
     MHA_TAKE(arena, s->lost_keys, p->B * p->G * plan->key_tiles);
     MHA_TAKE(arena, s->lost_heads, p->B * p->G);
+    if (!plan->brief && plan->sharers > 1) {
+        int64_t key_tiles = plan->spans ? p->G * plan->key_slots : p->B * p->G * plan->key_tiles;
+        MHA_TAKE(arena, s->tickets, p->B * p->G * plan->key_tiles * 4);
+        MHA_TAKE(arena, s->shares,
+                 mha_arena_times(key_tiles, (int64_t)2 * plan->keys * backward_widths[plan->width].columns));
+    }
     if (!plan->brief) MHA_TAKE(arena, s->powers, p->B * p->G);
     if (plan->brief || plan->kind >= MHA_CUDA_OPTIONS) MHA_TAKE(arena, s->lost_rows, tiles);
     if (plan->kind < MHA_CUDA_OPTIONS) return;

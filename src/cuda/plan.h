@@ -45,6 +45,7 @@ typedef struct mha_cuda_plan {
     unsigned among;     /* and a bit for each that one of them may go */
     bool few;           /* forward: tiles of fewer rows, of which fewer are wasted, or more multiprocessors have one */
     bool brief;         /* backward: few keys, dQ of all sequences summed in the order of their tiles */
+    int32_t sharers;    /* backward: blocks that share a tile of keys, at most (schedule.h) */
     int32_t parts;      /* of sums in order: blocks that share a key head, 1 to ordered_tiles (schedule.h) */
     int32_t ordered_tiles;                     /* likewise: key tiles of a head */
     const char *kernel;                        /* the one that does most of the work */
@@ -90,6 +91,7 @@ const char *mha_cuda_decode_name(int type, int width);
 const char *mha_cuda_many_name(int type, int width, bool wide);
 const char *mha_cuda_merge_name(int columns);
 const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step);
+const char *mha_cuda_shared_name(int type, int width, mha_cuda_kind kind);
 const char *mha_cuda_brief_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step);
 
 /* Columns of the decode kernels; which of them a call without obstacles runs: the smallest that holds D and E. */
@@ -130,6 +132,9 @@ int mha_cuda_forward_groups(int width, mha_cuda_kind kind, bool few);
 /* Keys of a block of a forward kernel. */
 int mha_cuda_forward_keys(int width, mha_cuda_kind kind);
 
+/* Whether the main kernel of a backward call is one of its own if blocks share tiles of keys: a full or a window kernel of up to 128 columns. */
+bool mha_cuda_has_shared(const mha_cuda_plan *plan);
+
 /* Bytes of shared memory. */
 size_t mha_cuda_forward_shared(int width, mha_cuda_kind kind, bool few);
 size_t mha_cuda_backward_shared(int width, mha_cuda_kind kind); /* width: 0 to 2, as above */
@@ -154,8 +159,10 @@ typedef struct mha_cuda_scratch {
     int32_t *any;                    /* one: whether anything is lost, with options */
     double *numbers;                 /* (B,H,Tq,MHA_CUDA_ROW_NUMBERS), to repair what is lost */
     int32_t *lost_keys;              /* (B,G,key_tiles) */
-    int32_t *lost_heads;             /* (B,G) */
-    float *powers;                   /* likewise; none if brief */
+    int32_t *tickets;                /* if blocks share tiles of keys: (B,G,key_tiles,4) */
+    float *shares;       /* likewise: (B,G,key_tiles,2,keys*width), or with spans (G,key_slots,2,keys*width) */
+    int32_t *lost_heads; /* (B,G) */
+    float *powers;       /* likewise; none if brief */
 } mha_cuda_scratch;
 
 /* Layouts (core/arena.h). */

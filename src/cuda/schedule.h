@@ -107,6 +107,15 @@ MHA_CUDA_SHARED int32_t mha_cuda_slots(int32_t B, int64_t rows, int32_t size, in
     return mha_cuda_first_slot(B, rows, size, tiles, packed);
 }
 
+/* Blocks backward that share a tile of keys, each with some of the query heads of its key head: two where sequences have few tiles of
+ * keys, each of which takes long, so that one block for each would leave multiprocessors without work. */
+enum { MHA_CUDA_SHARED_HEADS = 8, MHA_CUDA_SHARED_ROWS = 2048 };
+
+MHA_CUDA_SHARED int32_t mha_cuda_sharers(int32_t group, int32_t rows)
+{
+    return group >= MHA_CUDA_SHARED_HEADS && rows <= MHA_CUDA_SHARED_ROWS ? 2 : 1;
+}
+
 enum { MHA_CUDA_DECODE_LONG = 4096 }; /* keys from which on a sequence is long */
 
 /* Keys of a block of a decode kernel of `width` columns, a power of two: 128 KB of keys and as much of values, or half of it at width 64

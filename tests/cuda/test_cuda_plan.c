@@ -252,7 +252,7 @@ TEST(names_of_kernels_are_all_different)
 {
     const char
         *names[4 * MHA_CUDA_FORWARD_WIDTHS * MHA_CUDA_KINDS + 2 * MHA_CUDA_BACKWARD_WIDTHS * (MHA_CUDA_KINDS + 6) +
-               2 * MHA_CUDA_DECODE_WIDTHS + 4 * MHA_CUDA_MANY_WIDTHS + MHA_CUDA_MERGE_WIDTHS + 2 * 4 * MHA_CUDA_WIDTHS +
+               2 * MHA_CUDA_DECODE_WIDTHS + 4 * MHA_CUDA_MANY_WIDTHS + MHA_CUDA_MERGE_WIDTHS + 3 * 4 * MHA_CUDA_WIDTHS +
                MHA_CUDA_GENERAL_KERNELS];
     int count = 0;
     for (int n = 0; n < 2 * MHA_CUDA_FORWARD_WIDTHS * MHA_CUDA_KINDS; n++) {
@@ -281,6 +281,8 @@ TEST(names_of_kernels_are_all_different)
         names[count++] = mha_cuda_decode_name(n / MHA_CUDA_DECODE_WIDTHS, n % MHA_CUDA_DECODE_WIDTHS);
     for (int n = 0; n < 4 * MHA_CUDA_MANY_WIDTHS; n++) names[count++] = mha_cuda_many_name(n % 2, n / 4, n / 2 % 2);
     for (int columns = 64; columns <= 256; columns += 64) names[count++] = mha_cuda_merge_name(columns);
+    for (int n = 0; n < 4 * MHA_CUDA_WIDTHS; n++)
+        names[count++] = mha_cuda_shared_name(n % 2, n / 4, (mha_cuda_kind)(n / 2 % 2));
     for (int n = 0; n < MHA_CUDA_GENERAL_KERNELS; n++) names[count++] = mha_cuda_general_names[n];
     for (int a = 0; a < count; a++)
         for (int b = 0; b < a; b++) expect(strcmp(names[a], names[b]) != 0, "%s twice", names[a]);
@@ -729,6 +731,50 @@ TEST(blocks_of_decode_kernels)
                    mha_cuda_decode_blocks(width, Tk, 0));
         }
     }
+}
+
+/* The same for many rows: the length alone decides, and there are blocks enough for every shorter one. */
+TEST(blocks_of_decode_kernels_for_many_rows)
+{
+    int32_t most = 0;
+    for (int32_t Tk = 1; Tk < 70000; Tk++) {
+        int32_t keys = mha_cuda_many_keys(Tk), own = (Tk + keys - 1) / keys;
+        most = own > most ? own : most;
+        expect(keys % MHA_CUDA_MANY_TILE == 0 && keys >= mha_cuda_many_keys(0), "blocks of %d keys", keys);
+        expect(mha_cuda_many_blocks(Tk, 1) == own && mha_cuda_many_blocks(Tk, 0) == most, "%d keys: %d and %d blocks",
+               Tk, mha_cuda_many_blocks(Tk, 1), mha_cuda_many_blocks(Tk, 0));
+    }
+}
+
+/* Which of them, and that a block, or two up to 64 rows and 128 columns, fit into a multiprocessor. */
+TEST(kernels_of_many_rows)
+{
+    static const struct {
+        int64_t D, E, Tq;
+        const char *kernel;
+    } cases[] = {{64, 64, 4, "decode_many_bf16_64"},
+                 {8, 72, 8, "decode_many_bf16_128"},
+                 {128, 128, 16, "decode_many_bf16_128_128_rows"},
+                 {192, 128, 16, "decode_many_bf16_192_128_128_rows"},
+                 {192, 192, 1, "decode_many_bf16_192"},
+                 {136, 200, 9, "decode_many_bf16_256_128_rows"}};
+    mha_context *ctx = remote_context();
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        mha_problem p;
+        question a = ask(MHA_BFLOAT16, 2, 8, 1, cases[n].Tq, 300, cases[n].D);
+        a.v = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 1, 300, cases[n].E);
+        a.out = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 8, cases[n].Tq, cases[n].E);
+        expect(!mha_problem_make(&p, ctx, MHA_SHAPE, a.out, &a.extras, a.q, a.k, a.v, &a.options), "%s",
+               mha_context_error(ctx));
+        int width = mha_cuda_many_width(&p);
+        bool wide = mha_cuda_many_is_wide(&p);
+        const char *name = mha_cuda_many_name(0, width, wide);
+        size_t most = wide || mha_cuda_many_widths[width].keys > 128 ? 227 : 113;
+        expect(!strcmp(name, cases[n].kernel), "case %zu: %s, not %s", n, name, cases[n].kernel);
+        expect(mha_cuda_many_shared(width, wide) <= most * 1024, "%s: %zu bytes", name,
+               mha_cuda_many_shared(width, wide));
+    }
+    mha_context_free(ctx);
 }
 
 /* ---- Devices that are not there --------------------------------------------------------------------------------- */

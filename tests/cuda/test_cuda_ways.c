@@ -40,7 +40,8 @@ enum {
     SHORT = MHA_CUDA_BIT(MHA_CUDA_BY_SHORT_TILES),
     ORDER = MHA_CUDA_BIT(MHA_CUDA_BY_ORDER),
     DECODING = MHA_CUDA_BIT(MHA_CUDA_BY_DECODING),
-    SMALL = MHA_CUDA_BIT(MHA_CUDA_BY_SMALL_HEADS)
+    SMALL = MHA_CUDA_BIT(MHA_CUDA_BY_SMALL_HEADS),
+    MANY = MHA_CUDA_BIT(MHA_CUDA_BY_DECODING_MANY)
 };
 
 static void expect_ways(mha_context *ctx, const question *a, unsigned forward, unsigned backward, int line)
@@ -85,21 +86,24 @@ TEST(ways_of_calls)
     WAYS(TILES, TILES, 600, 600, 64, (void)a);
     WAYS(TILES, ORDER, 300, 300, 64, (void)a);
     WAYS(SHORT, ORDER, 200, 600, 64, a.k.size[2] = a.v.size[2] = 500);
-    WAYS(DECODING, ORDER, 8, 300, 64, (void)a);
-    WAYS(DECODING, ORDER, 8, 300, 64, a.options.key_lengths = lengths);
+    WAYS(DECODING, ORDER, 4, 300, 64, (void)a);
+    WAYS(MANY, ORDER, 5, 300, 64, (void)a);
+    WAYS(MANY, ORDER, 16, 300, 64, (void)a);
+    WAYS(MANY, ORDER, 8, 300, 64, a.options.key_lengths = lengths);
     WAYS(SMALL, SMALL, 8, 100, 32, a.options.key_lengths = a.options.query_lengths = lengths);
-    WAYS(DECODING | SMALL, ORDER | SMALL, 8, 300, 32, a.options.key_lengths = lengths);
-    WAYS(TILES | SHORT | DECODING, TILES | ORDER, 600, 600, 64,
+    WAYS(MANY | SMALL, ORDER | SMALL, 8, 300, 32, a.options.key_lengths = lengths);
+    WAYS(TILES | SHORT | DECODING | MANY, TILES | ORDER, 600, 600, 64,
          a.options.query_lengths = a.options.key_lengths = lengths);
-    WAYS(TILES | SHORT | DECODING, TILES, 600, 600, 64, a.options.query_lengths = lengths);
-    WAYS(TILES | DECODING, TILES | ORDER, 600, 600, 64, a.options.query_lengths = a.options.key_lengths = lengths,
-         a.options.causal = true);
-    WAYS(TILES | DECODING, TILES | ORDER, 600, 600, 128, a.options.query_lengths = a.options.key_lengths = lengths);
-    WAYS(TILES | DECODING, TILES, 600, 600, 256, a.options.query_lengths = a.options.key_lengths = lengths);
-    WAYS(TILES | DECODING, TILES, 600, 600, 64, a.options.query_lengths = lengths, a.options.alibi_slopes = row);
+    WAYS(TILES | SHORT | DECODING | MANY, TILES, 600, 600, 64, a.options.query_lengths = lengths);
+    WAYS(TILES | DECODING | MANY, TILES | ORDER, 600, 600, 64,
+         a.options.query_lengths = a.options.key_lengths = lengths, a.options.causal = true);
+    WAYS(TILES | DECODING | MANY, TILES | ORDER, 600, 600, 128,
+         a.options.query_lengths = a.options.key_lengths = lengths);
+    WAYS(TILES | DECODING | MANY, TILES, 600, 600, 256, a.options.query_lengths = a.options.key_lengths = lengths);
+    WAYS(TILES | DECODING | MANY, TILES, 600, 600, 64, a.options.query_lengths = lengths, a.options.alibi_slopes = row);
     WAYS(TILES, TILES, 600, 600, 64, a.options.query_lengths = lengths, a.options.dropout = 0.5f);
     WAYS(SHORT, ORDER, 200, 300, 64, a.options.key_lengths = lengths);
-    WAYS(TILES | SHORT | DECODING | SMALL, TILES | ORDER | SMALL, 600, 600, 16,
+    WAYS(TILES | SHORT | DECODING | MANY | SMALL, TILES | ORDER | SMALL, 600, 600, 16,
          a.options.query_lengths = a.options.key_lengths = lengths);
     mha_context_free(ctx);
 }

@@ -37,6 +37,18 @@ def _mask_axes(mask: Array) -> Array:
     return mask[:, None] if len(getattr(mask, "shape", ())) == 3 else mask
 
 
+def _bias_axes(bias: Array, batch: int, heads: int) -> Array:
+    """(H,Tq,Tk) and (B,Tq,Tk) with four axes."""
+    if len(getattr(bias, "shape", ())) != 3:
+        return bias
+    first = bias.shape[0]
+    if first == batch == heads and first != 1:
+        raise ValueError(f"bias: has 3 axes, and B and H are both {first}; must be (1,H,Tq,Tk) or (B,1,Tq,Tk)")
+    if first not in (1, batch, heads):
+        raise ValueError(f"bias: has 3 axes, the first of which is {first}; must be H = {heads} or B = {batch}")
+    return bias[:, None] if first == batch else bias[None]
+
+
 def _with_padding(mask: Array, padding: Array, batch: int, keys: int) -> Array:
     """The mask without keys that are padding: (B,Tk), True for padding, as PyTorch has it."""
     if tuple(getattr(padding, "shape", ())) != (batch, keys):
@@ -54,17 +66,16 @@ def check_names(want: Sequence[str]) -> None:
 
 
 def options_of(
-    given: dict[str, Any], batch: int, keys: int, *, window: Any, mask: Array, bias: Array, key_padding_mask: Array, align: str
-) -> dict[str, Any]:
+    given: dict[str, Any], batch: int, heads: int, keys: int, *, window: Any, mask: Array, bias: Array, key_padding_mask: Array,
+    align: str,
+) -> dict[str, Any]:  # fmt: skip
     """Adds to the arguments of a call those that are not the extension's own words."""
     if mask is not None:
         given["mask"] = mask = _mask_axes(mask)
     if key_padding_mask is not None:
         given["mask"] = _with_padding(mask, key_padding_mask, batch, keys)
     if bias is not None:
-        if len(getattr(bias, "shape", ())) == 3:
-            raise ValueError("bias: has 3 axes, which may be heads or batch; must be (Tq,Tk), (H or 1,...) as (1,H,Tq,Tk)")
-        given["bias"] = bias
+        given["bias"] = _bias_axes(bias, batch, heads)
     if window is not None:
         given["window_left"], given["window_right"] = _window_sides(window)
     if align != "top-left":
@@ -168,7 +179,8 @@ def attention(
         v: (B,G,Tk,E).
         causal: query i sees the keys up to its own position.
         mask: bool, True where a key is visible: (Tq,Tk), (B,Tq,Tk) or (B,H,Tq,Tk), with sizes of 1 to repeat.
-        bias: floats that are added to the scores: (Tq,Tk) or (B,H,Tq,Tk), with sizes of 1 to repeat.
+        bias: floats that are added to the scores: (Tq,Tk), (H,Tq,Tk), (B,Tq,Tk) or (B,H,Tq,Tk), with sizes of 1 to repeat.
+            Three axes are refused where B and H are the same.
         window: how far a query sees: (left, right), None for no limit, or one number for both sides.
         key_lengths: (B) whole numbers: so many keys of each sequence count, the rest is padding.
         key_padding_mask: bool (B,Tk), True where a key is padding.
@@ -212,7 +224,7 @@ def attention(
         out = kind.empty((b, h, tq, e), q.dtype)
     given: dict[str, Any] = {}
     if mask is not None or bias is not None or window is not None or key_padding_mask is not None or align != "top-left":
-        options_of(given, b, tk, window=window, mask=mask, bias=bias, key_padding_mask=key_padding_mask, align=align)
+        options_of(given, b, h, tk, window=window, mask=mask, bias=bias, key_padding_mask=key_padding_mask, align=align)
     if return_lse:
         given["lse"] = kind.floats((b, h, tq))
     if return_weights:
@@ -284,7 +296,7 @@ def attention_varlen(
     # With zeros, where no sequence has rows.
     out, lse = kind.empty(shape_q[:2] + shape_v[2:], q.dtype), None
     out[...] = 0
-    given = options_of({}, 0, 0, window=window, mask=None, bias=None, key_padding_mask=None, align=align)
+    given = options_of({}, 0, 0, 0, window=window, mask=None, bias=None, key_padding_mask=None, align=align)
     if return_lse:
         lse = given["lse"] = kind.floats((1, shape_q[1], shape_q[0]))
         lse[...] = -np.inf
@@ -369,9 +381,11 @@ def attention_backward(
         name: kind.empty(arrays[name].shape, arrays[name].dtype) if name in "qkv" else kind.floats(tuple(arrays[name].shape))
         for name in chosen
     }
-    given = options_of({}, shape_q[0], shape_k[2], window=window, mask=mask, bias=bias, key_padding_mask=key_padding_mask,
+    given = options_of({}, *shape_q[:2], shape_k[2], window=window, mask=mask, bias=bias, key_padding_mask=key_padding_mask,
                        align=align)  # fmt: skip
     given.update(("d" + name, array) for name, array in found.items())
+    if "bias" in found:
+        given["dbias"] = _bias_axes(found["bias"], *shape_q[:2])
     _mha.backward(
         q=q, k=k, v=v, out=out, dout=dout, causal=causal, key_lengths=whole_numbers(key_lengths), alibi=alibi, sinks=sinks,
         softcap=softcap, scale=scale, dropout=dropout, seed=seed, threads=_threads._threads, more=given,

@@ -103,7 +103,7 @@ def stats(
     kind = kind_of(q, "q", k=k, bias=bias, alibi=alibi, sinks=sinks)
     shape_q, shape_k = sizes(q, "q", "B,H,Tq,D"), sizes(k, "k", "B,G,Tk,D")
     found = _results(kind, shape_q, shape_k, want, heatmap, top)
-    given = options_of(dict(found), shape_q[0], shape_k[2], window=window, mask=mask, bias=bias, key_padding_mask=key_padding_mask,
+    given = options_of(dict(found), *shape_q[:2], shape_k[2], window=window, mask=mask, bias=bias, key_padding_mask=key_padding_mask,
                        align=align)  # fmt: skip
     _mha.stats(
         q=q, k=k, causal=causal, key_lengths=whole_numbers(key_lengths), alibi=alibi, sinks=sinks, softcap=softcap,

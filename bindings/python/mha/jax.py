@@ -79,9 +79,9 @@ def attention(
         if arrays[name].ndim != 4:
             axes = "B,H,Tq,D" if name == "q" else "B,G,Tk,E" if name == "v" else "B,G,Tk,D"
             raise ValueError(f"{name}: has shape {arrays[name].shape}, must be ({axes})")
-    batch, keys = arrays["q"].shape[0], arrays["k"].shape[2]
+    (batch, heads, _, _), keys = arrays["q"].shape, arrays["k"].shape[2]
     more = options_of(
-        {}, batch, keys, window=window, mask=None if mask is None else jnp.asarray(mask), bias=arrays.get("bias"),
+        {}, batch, heads, keys, window=window, mask=None if mask is None else jnp.asarray(mask), bias=arrays.get("bias"),
         key_padding_mask=None if key_padding_mask is None else jnp.asarray(key_padding_mask), align=align,
     )  # fmt: skip
     arrays.update((name, more.pop(name)) for name in ("mask", "bias") if name in more)

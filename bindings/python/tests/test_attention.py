@@ -79,6 +79,24 @@ def test_bias_scale_alibi(qkv, normal):
     near(mha.attention(*qkv, alibi=slopes), oracle(*qkv, bias=-slopes[:, None, None] * distance)[0])
 
 
+def test_bias_of_three_axes(qkv, normal):
+    """(H,Tq,Tk) or (B,Tq,Tk): only where B and H are the same can it not be told which."""
+    q, k, v = qkv
+    out, dout = np.empty((B, H, TQ, E), np.float32), normal(B, H, TQ, E)
+    for bias, whole in [(normal(H, TQ, TK), 0), (normal(B, TQ, TK), 1), (normal(1, TQ, TK), 0)]:
+        same = np.expand_dims(bias, whole)
+        mha.attention(q, k, v, bias=bias, out=out)
+        near(out, oracle(q, k, v, bias=same)[0])
+        got = mha.attention_backward(dout, q, k, v, out, bias=bias).bias
+        want = mha.attention_backward(dout, q, k, v, out, bias=same).bias
+        assert got.shape == bias.shape and (got == np.squeeze(want, whole)).all()
+        assert (mha.stats(q, k, bias=bias).entropy == mha.stats(q, k, bias=same).entropy).all()
+    with pytest.raises(ValueError, match="bias: has 3 axes, and B and H are both 2; must be"):
+        mha.attention(q[:, :2], k, v, bias=normal(2, TQ, TK))
+    with pytest.raises(ValueError, match="the first of which is 3; must be H = 4 or B = 2"):
+        mha.attention(q, k, v, bias=normal(3, TQ, TK))
+
+
 def test_softcap_and_sinks(qkv):
     q, k, v = qkv
     s = np.repeat(k, H // G, 1).astype(np.float64)

@@ -19,7 +19,7 @@ static family few_of(const mha_problem *p)
 {
     const int columns = mha_cuda_decode_widths[mha_cuda_decode_width(p)];
     return (family){.way = MHA_CUDA_BY_DECODING,
-                    .rows = MHA_CUDA_DECODE_ROWS,
+                    .rows = MHA_CUDA_DECODE_MOST,
                     .tile = MHA_CUDA_DECODE_TILE(columns),
                     .columns = columns,
                     .least = mha_cuda_decode_least(columns),

@@ -99,6 +99,16 @@ const char *mha_cuda_backward_name(int type, int width, mha_cuda_kind kind, mha_
     return names[type][width][kind][step];
 }
 
+const char *mha_cuda_shared_name(int type, int width, mha_cuda_kind kind)
+{
+    static const char *const names[TYPES][MHA_CUDA_WIDTHS][2] = {
+        {{"backward_bf16_64_shared", "backward_bf16_64_window_shared"},
+         {"backward_bf16_128_shared", "backward_bf16_128_window_shared"}},
+        {{"backward_f16_64_shared", "backward_f16_64_window_shared"},
+         {"backward_f16_128_shared", "backward_f16_128_window_shared"}}};
+    return names[type][width][kind];
+}
+
 const char *mha_cuda_brief_name(int type, int width, mha_cuda_kind kind, mha_cuda_step step)
 {
 #define STEPS(main, kernel)                        \

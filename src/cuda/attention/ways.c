@@ -19,7 +19,7 @@ mha_cuda_ways mha_cuda_ways_forward(const mha_problem *p)
     bool full = !mha_cuda_has_window(&p->options);
     enum { MOST = 16 }; /* rows of a query head: more fill the tiles of the other kernels */
     const bool decodes = !mha_cuda_decode_obstacle(p);
-    const int64_t few = MHA_CUDA_DECODE_ROWS / p->share, many = MHA_CUDA_MANY_ROWS / p->share;
+    const int64_t few = MHA_CUDA_DECODE_MOST / p->share, many = MHA_CUDA_MANY_ROWS / p->share;
     return (mha_cuda_ways){.small = mha_cuda_is_for_tiles(p) ? small_of(p) : MHA_CUDA_NONE,
                            .decoded = decodes && few ? (int32_t)few : MHA_CUDA_NONE,
                            .decoded_many = decodes && many ? (int32_t)(many < MOST ? many : MOST) : MHA_CUDA_NONE,

@@ -1,6 +1,6 @@
 /* Attention of few rows against many keys, for bfloat16 and float16: what generating a token needs.
  *
- * The query heads of a key head read its keys together: up to 16 rows, the rows of one matrix product. A block has 256 to 1024
+ * The query heads of a key head read its keys together: up to 8 rows, and at most the 16 of one matrix product. A block has 256 to 1024
  * keys of a key head (mha_cuda_decode_keys); one warp copies them, four compute, with 16 keys of every tile each. Blocks write their
  * sums to memory; the last block of a key head that is done adds them up in their order, so that bits depend on the number of keys
  * and the width alone. Memory is what limits it: every key and value is read once. Where sequences are not alike, those with more rows

@@ -129,7 +129,7 @@ template <bool PLAIN> MHA_DEVICE float score_at(const general &c, const part &p,
 /* ---- Results ---------------------------------------------------------------------------------------------------- */
 
 /* A row in float64, by a warp. */
-template <int W> __device__ __noinline__ void finish_exactly(const general &c, int b, int h, int i)
+template <int W> static __device__ __noinline__ void finish_exactly(const general &c, int b, int h, int i)
 {
     const sequence s = sequence_of(c, b);
     int lane = threadIdx.x % 32;

@@ -89,14 +89,16 @@ template <typename T, int D, int ROWS> MHA_DEVICE void bring_rows(uint32_t to, c
     const int64_t *stride = g.q.stride;
     const bool whole = stride[3] == 1 && ((uintptr_t)g.q.data % 16 | (uint64_t)(stride[0] | stride[1] | stride[2]) % ALIGNED) == 0;
     const uint16_t *first = (const uint16_t *)g.q.data + place(g.q, p.s.query_batch, p.g * g.share, p.s.query_row, 8 * piece);
-    to = piece_at<ROWS>(to, threadIdx.x / 32, piece);
-    for (int r = threadIdx.x / 32; r < (p.rows + 15) / 16 * 16; r += WARPS, to = (to + WARPS * ROW_BYTES) ^ (WARPS % 8 * 16)) {
-        const int head = p.queries == 1 ? r : r / p.queries, i = r - head * p.queries;
+    const int64_t head_stride = stride[1], row_stride = stride[2];
+    const float heads = 1.0f / (float)p.queries; /* of a row: up to 128 of them are counted exactly, without a division for each */
+#pragma unroll 4
+    for (int r = threadIdx.x / 32; r < (p.rows + 15) / 16 * 16; r += WARPS) {
+        const int head = (int)(((float)r + 0.5f) * heads), i = r - head * p.queries;
         const bool there = r < p.rows && i < p.s.queries && 8 * piece < g.D;
-        const uint16_t *from = there ? first + head * stride[1] + i * stride[2] : (const uint16_t *)g.q.data;
+        const uint16_t *from = there ? first + head * head_stride + i * row_stride : (const uint16_t *)g.q.data;
         if (piece >= D / 8) continue;
-        if (whole) copy_piece(to, from, there);
-        else put_piece(to, collect_piece(from, stride[3], there));
+        if (whole) copy_piece(piece_at<ROWS>(to, r, piece), from, there);
+        else put_piece(piece_at<ROWS>(to, r, piece), collect_piece(from, stride[3], there));
     }
     pieces_come();
     publish_shared();
@@ -306,7 +308,7 @@ template <typename T> MHA_DEVICE T load_past(const float *from)
  * blocks before it needs one. */
 template <int E> MHA_DEVICE void merge_row(const mha_cuda_decode &c, const part &p, int r)
 {
-    enum { EACH = E % 128 ? 2 : 4, COUNT = E / 32 / EACH, AT_ONCE = E > 128 ? 8 : 16, LINE = 128 };
+    enum { EACH = E % 128 ? 2 : 4, COUNT = E / 32 / EACH, AT_ONCE = E > 128 ? 8 : 16, LINE = 128, LINES = 4 * E / LINE };
     struct alignas(4 * EACH) piece {
         float x[EACH];
     };
@@ -357,9 +359,12 @@ template <int E> MHA_DEVICE void merge_row(const mha_cuda_decode &c, const part 
 #pragma unroll
     for (int f = 0; f < COUNT * EACH; f++) lost = lost || !isfinite(o[f / EACH][f % EACH]);
     lost = __any_sync(~0u, sees && lost);
-    /* These sums need not go from the cache to memory. */
-    for (int k = lane; k < p.parts * (4 * E / LINE); k += 32)
-        forget_line((uintptr_t)c.sums + (first + k / (4 * E / LINE) * (int64_t)c.room) * E * 4 + k % (4 * E / LINE) * LINE);
+    /* These sums need not go from the cache to memory: lines that no other row has a part of. */
+    for (int k = lane; k < p.parts * LINES; k += 32) {
+        const uintptr_t from = (uintptr_t)(c.sums + (first + k / LINES * (int64_t)c.room) * E), end = from + E * sizeof(float);
+        const uintptr_t at = (from + LINE - 1) / LINE * LINE + k % LINES * LINE;
+        if (at + LINE <= end) forget_line(at);
+    }
     if (lost) {
         finish_exactly<E>(g, p.s.b, h, i);
         return;

@@ -84,6 +84,14 @@ MHA_DEVICE int count_one(int *counter)
     return before;
 }
 
+/* A number that another block writes, and what that block had written before. */
+MHA_DEVICE int look_at(const int *from)
+{
+    int x;
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
+    return x;
+}
+
 /* ---- Barriers --------------------------------------------------------------------------------------------------- */
 
 MHA_DEVICE void barrier_make(uint32_t barrier, int arrivals)

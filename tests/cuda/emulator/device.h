@@ -158,6 +158,7 @@ MHA_DEVICE void clear_piece(uint32_t at) { put_to(at, make_uint4(0, 0, 0, 0)); }
 MHA_DEVICE void add_float(float *to, float x) { *to += x; }
 MHA_DEVICE void put_float(float *to, float x) { *to = x; }
 MHA_DEVICE int count_one(int *counter) { return atomicAdd(counter, 1); }
+MHA_DEVICE int look_at(const int *from) { return *from; }
 MHA_DEVICE void forget_line(uintptr_t at) { memset((void *)at, 0xFF, 128); }
 
 /* ---- Threads ---------------------------------------------------------------------------------------------------- */

@@ -106,7 +106,7 @@ def attention(
     for name, x in floats.items():
         if not x.is_floating_point():
             raise TypeError(f"{name}: is {x.dtype}, must be floats")
-    given = options_of({}, q.size(0), k.size(2), window=window, mask=mask, bias=None, key_padding_mask=key_padding_mask,
+    given = options_of({}, q.size(0), q.size(1), k.size(2), window=window, mask=mask, bias=None, key_padding_mask=key_padding_mask,
                        align=align)  # fmt: skip
     if bias is not None and bias.dim() == 3 and q.size(0) == q.size(1):
         raise ValueError("bias: has 3 axes, and B is H: give (1,H,Tq,Tk) or (B,1,Tq,Tk)")
@@ -183,7 +183,7 @@ def attention_varlen(
     _check_tensors(dict(q=q, k=k, v=v, **_given(alibi=alibi, sinks=sinks)), {"q": "T,H,D", "k": "T,G,D", "v": "T,G,E"})
     if query_starts is None:
         raise TypeError("query_starts: must be a tensor, not None")
-    given = options_of({}, 0, 0, window=window, mask=None, bias=None, key_padding_mask=None, align=align)
+    given = options_of({}, 0, 0, 0, window=window, mask=None, bias=None, key_padding_mask=None, align=align)
     q, k, v = _ops.lower(q, k, v)
     starts = _numbers(query_starts, q.device)
     options = (bool(causal), given.get("align", 0), given.get("window_left", -1), given.get("window_right", -1), scale, softcap,

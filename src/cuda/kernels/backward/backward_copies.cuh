@@ -24,18 +24,39 @@ template <typename T, int D, int QUERIES, kind KIND> struct shared_memory {
     part_of_sequence part[1]; /* of the kernels of sequences */
     work own;                 /* likewise, because there are few registers */
     mha_cuda_share share;     /* of a block whose sums are in order */
+    int came[CONSUMERS];      /* of one that shares its keys: how many did before its warpgroups */
     place_of_bits found[BIT_FINDERS / 32];
 };
+
+/* The query heads of sharer `own` of a tile of keys, which has number `number`. Where no row sees it, the first of them is alone. */
+MHA_DEVICE void share_heads(work &w, const mha_cuda_backward &c, int own, int sharers, int number)
+{
+    const int group = c.H / c.G;
+    if (w.count == 0 && own > 0) w.count = -1;
+    if (w.count == 0) sharers = 1;
+    w.query_head = w.head * group + group * own / sharers;
+    w.heads = w.head * group + group * (own + 1) / sharers - w.query_head;
+    w.sharers = sharers, w.number = number;
+}
+
+/* The number of a block's tile of keys among those of the launch: its sharers come one behind another. */
+MHA_DEVICE int tile_of_block(const mha_cuda_backward &c) { return blockIdx.x / c.sharers; }
 
 /* The tiles of rows, without padding, that see keys of the tile that a block has found. */
 template <int QUERIES> MHA_DEVICE work work_of_part(const mha_cuda_backward &c, const volatile part_of_sequence &p)
 {
-    work w = {p.tile * KEYS, (int)mha_cuda_place_of(blockIdx.x, c.G, c.slots, c.section).head, p.b, 0, 0, 0};
-    if (p.b >= c.B) w.count = -1;
-    if (p.b >= c.B) return w;
+    const mha_cuda_place place = mha_cuda_place_of(tile_of_block(c), c.G, c.slots, c.section);
+    const int own = blockIdx.x % c.sharers, sharers = p.b < c.B ? mha_cuda_sharers(c.H / c.G, p.queries) : 1;
+    work w = {p.tile * KEYS, place.head, p.b};
+    if (p.b >= c.B || own >= sharers) w.count = -1;
+    if (w.count < 0) return w;
     const mha_cuda_way way = way_of(c, p);
     if (way == MHA_CUDA_BY_SMALL_HEADS || (way == MHA_CUDA_BY_ORDER && w.first < p.length)) w.count = -1;
-    if (w.count < 0 || w.first >= p.length) return w;
+    if (w.count < 0) return w;
+    if (w.first >= p.length) {
+        share_heads(w, c, own, sharers, 0);
+        return w;
+    }
     int tiles = (p.queries + QUERIES - 1) / QUERIES;
     int last = min(w.first + KEYS, p.length) - 1 - p.left; /* the last row that sees one of the keys */
     w.from = mha_cuda_first_rows(w.first, QUERIES, tiles, p.right, true);
@@ -44,6 +65,7 @@ template <int QUERIES> MHA_DEVICE work work_of_part(const mha_cuda_backward &c, 
         int key_tiles = (p.length + KEYS - 1) / KEYS;
         w.start = (int)((int64_t)(p.tile - p.tile % c.together) * tiles / key_tiles);
     }
+    share_heads(w, c, own, sharers, place.head * c.key_slots + c.first_slot + place.tile);
     return w;
 }
 
@@ -53,15 +75,18 @@ template <int QUERIES> MHA_DEVICE int end_of_rows(const mha_cuda_backward &c, in
     return min(c.row_tiles, max(0, first + KEYS - 1 - c.left + QUERIES) / QUERIES);
 }
 
-template <int QUERIES, kind KIND> MHA_DEVICE work work_of(const mha_cuda_backward &c, const volatile part_of_sequence *part)
+template <int QUERIES, kind KIND, bool SHARES>
+MHA_DEVICE work work_of(const mha_cuda_backward &c, const volatile part_of_sequence *part)
 {
     if constexpr (KIND >= SEQUENCES) return work_of_part<QUERIES>(c, *part);
-    mha_cuda_place p = mha_cuda_place_of(blockIdx.x, c.G * c.B, c.key_tiles, c.section);
-    work w = {p.tile * KEYS, p.head % c.G, p.head / c.G, 0, c.row_tiles, 0};
+    mha_cuda_place p = mha_cuda_place_of(SHARES ? tile_of_block(c) : blockIdx.x, c.G * c.B, c.key_tiles, c.section);
+    work w = {p.tile * KEYS, p.head % c.G, p.head / c.G};
     w.from = mha_cuda_first_rows(w.first, QUERIES, c.row_tiles, c.right, KIND != FULL);
     w.count = KIND == FULL ? c.row_tiles : max(0, end_of_rows<QUERIES>(c, w.first) - w.from);
     if (KIND == FULL || (KIND == OPTIONS && w.count == c.row_tiles)) /* as sequences that are not alike have it */
         w.start = (int)((int64_t)(p.tile - p.tile % c.together) * c.row_tiles / c.key_tiles);
+    if (SHARES) share_heads(w, c, blockIdx.x % c.sharers, c.sharers, p.head * c.key_tiles + p.tile);
+    else w.heads = c.H / c.G, w.query_head = w.head * w.heads;
     return w;
 }
 
@@ -79,13 +104,15 @@ MHA_DEVICE work work_in_order(const mha_cuda_backward &c, const volatile part_of
 {
     if constexpr (KIND >= SEQUENCES) {
         int tiles = (p.queries + QUERIES - 1) / QUERIES;
-        work w = {tile * KEYS, head % c.G, p.b, 0, 0, 0};
+        work w = {tile * KEYS, head % c.G, p.b};
+        share_heads(w, c, 0, 1, 0);
         if (w.first >= p.length) return w;
         if (tile) w.from = mha_cuda_first_rows(w.first, QUERIES, tiles, p.right, true);
         w.count = tiles - w.from;
         return w;
     }
-    work w = {tile * KEYS, head % c.G, head / c.G, 0, c.row_tiles, 0};
+    work w = {tile * KEYS, head % c.G, head / c.G};
+    share_heads(w, c, 0, 1, 0);
     if (tile) w.from = mha_cuda_first_rows(w.first, QUERIES, c.row_tiles, c.right, KIND == WINDOW);
     w.count = c.row_tiles - w.from;
     return w;
@@ -111,11 +138,8 @@ struct place_of_rows {
     int head, tile;
 };
 
-/* All of a block, in their order: the first of those of `group` query heads, and the next one. */
-template <typename WORK> MHA_DEVICE place_of_rows first_place(const WORK &w, int group)
-{
-    return {w.head * group, w.from + w.start};
-}
+/* All of a block, in their order: the first one, and the next. */
+template <typename WORK> MHA_DEVICE place_of_rows first_place(const WORK &w) { return {w.query_head, w.from + w.start}; }
 
 template <typename WORK> MHA_DEVICE place_of_rows next_place(const WORK &w, place_of_rows p, int end)
 {
@@ -179,11 +203,10 @@ template <typename T, int D, int QUERIES, kind KIND, typename WORK>
 MHA_DEVICE void copy_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const WORK &w)
 {
     uint32_t n = 0;
-    int group = c.H / c.G;
     copy_keys(s, c, w);
-    for (int h = 0; h < group; h++)
+    for (int h = 0; h < w.heads; h++)
         for (int i = 0; i < w.count; i++, n++) {
-            int head = w.head * group + h, tile = tile_at(w, i);
+            int head = w.query_head + h, tile = tile_at(w, i);
             copy_rows(s, c, w.batch, head, tile, n);
             if constexpr (KIND == MAPS)
                 for (int part = 0; c.bias_stages && part < QUERIES / 64; part++)
@@ -197,13 +220,13 @@ template <typename T, int D, int QUERIES, kind KIND>
 MHA_DEVICE void copy_turn(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const work &w, uint32_t base,
                           int turn)
 {
-    int group = c.H / c.G, total = group * w.count;
+    int total = w.heads * w.count;
     for (int n = 0; n <= max(1, total); n++) {
         if (n == 1) {
             barrier_wait(shared_address(&s.keys_empty), turn % 2 ^ 1);
             copy_keys(s, c, w);
         }
-        if (n < total) copy_rows(s, c, w.batch, w.head * group + n / w.count, tile_at(w, n % w.count), base + n);
+        if (n < total) copy_rows(s, c, w.batch, w.query_head + n / w.count, tile_at(w, n % w.count), base + n);
     }
 }
 
@@ -212,7 +235,7 @@ MHA_DEVICE void copy_turn(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_
 /* They find what masks and dropout do to the tiles, one after another, with few registers. */
 template <int QUERIES> MHA_DEVICE void go_to_first(volatile place_of_bits &t, const mha_cuda_backward &c, const volatile work &w)
 {
-    if (is_first_lane()) t.count = t.i = 0, t.head = w.head * (c.H / c.G), t.row = tile_at(w, 0) * QUERIES;
+    if (is_first_lane()) t.count = t.i = 0, t.head = w.query_head, t.row = tile_at(w, 0) * QUERIES;
     __syncwarp();
 }
 
@@ -230,7 +253,7 @@ template <int QUERIES> MHA_DEVICE void go_to_next(volatile place_of_bits &t, con
 
 MHA_DEVICE bool is_there(const volatile place_of_bits &t, const mha_cuda_backward &c, const volatile work &w)
 {
-    return t.head * c.G < (w.head + 1) * c.H;
+    return t.head < w.query_head + w.heads;
 }
 
 template <typename S> MHA_DEVICE void await_bits(S &s, int count)

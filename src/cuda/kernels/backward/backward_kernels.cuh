@@ -22,6 +22,11 @@
     BACKWARD_KERNEL(NAME##_prepare, (256, PREPARES(D)), (prepare<T, D, QUERIES>(c))) \
     BACKWARD_KERNEL(NAME##_convert, (256, CONVERTS(D)), (convert<T, D, QUERIES>(c)))
 
+/* Where blocks share tiles of keys. */
+#define BACKWARD_SHARED(NAME, T, D, QUERIES)                                                                       \
+    BACKWARD_KERNEL(NAME##_shared, (384, 1), (run<T, D, QUERIES, FULL, INTEGERS, false, true>(c)))                 \
+    BACKWARD_KERNEL(NAME##_window_shared, (384, 1), (run<T, D, QUERIES, WINDOW, INTEGERS, false, true>(c)))
+
 /* Tiles of sequences, with maps or without. */
 #define BACKWARD_PARTS(NAME, T, D, QUERIES, KIND)                                                          \
     BACKWARD_KERNEL(NAME, (384, 1), (run<T, D, QUERIES, KIND>(c)))                                         \

@@ -40,6 +40,8 @@ enum sums { INTEGERS, ORDERED };
  * beginning with `start` and around. A negative count: nothing, not even zeros. */
 struct work {
     int first, head, batch, from, count, start;
+    int query_head, heads; /* the query heads: all of the key head, or, of a tile of keys that blocks share, some */
+    int sharers, number;   /* these blocks, and the number of the tile in c.shares */
 };
 
 /* ---- Sequences -------------------------------------------------------------------------------------------------- */

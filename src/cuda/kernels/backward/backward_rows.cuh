@@ -98,8 +98,11 @@ MHA_DEVICE void bound_keys(const mha_cuda_backward &c, const part_of_sequence *p
         number = fmaxf(number, __shfl_xor_sync(~0u, number, i));
     }
     for (int tile = block * BOUND_KEYS / KEYS + threadIdx.x; tile < min(tiles, (block + 1) * BOUND_KEYS / KEYS);
-         tile += 256)
-        c.lost_keys[(batch * c.G + head) * c.key_tiles + tile] = 0;
+         tile += 256) {
+        const int own = (batch * c.G + head) * c.key_tiles + tile;
+        c.lost_keys[own] = 0;
+        if (c.tickets) ((int4 *)c.tickets)[own] = make_int4(0, 0, 0, 0);
+    }
     if (threadIdx.x % 32 == 0) norms[threadIdx.x / 32] = norm, numbers[threadIdx.x / 32] = number;
     __syncthreads();
     if (threadIdx.x) return;
