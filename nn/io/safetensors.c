@@ -106,15 +106,13 @@ static int peek(content *from, uint64_t left)
  * format. */
 static bool refuse_length(content *from, const unsigned char length[8], uint64_t n, uint64_t left)
 {
+    unsigned char first[NN_SOURCE_FIRST];
+    size_t more = left < sizeof first - 8 ? (size_t)left : sizeof first - 8;
     int next = peek(from, left);
     bool other = next != EOF && next != '{';
-    if (memcmp(length, "GGUF", 4) == 0)
-        return nn_fail(&from->to,
-                       "is a GGUF file, which cannot be read; open the folder with safetensors files that it "
-                       "was made from");
-    if (other && memcmp(length, "PK\3\4", 4) == 0)
-        return nn_fail(&from->to, "not a safetensors file but a zip, such as torch.save writes; save it with "
-                                  "safetensors.torch.save_file");
+    memcpy(first, length, 8);
+    const char *is = take(from, first + 8, more) ? nn_source_foreign(first, 8 + more) : NULL;
+    if (is) return nn_fail(&from->to, "%s", is);
     if (other) return nn_fail(&from->to, "not a safetensors file");
     if (n > NN_SAFETENSORS_HEADER_MAX)
         return nn_fail(&from->to, "not a safetensors file: a header of %llu bytes is more than the %d allowed",
@@ -232,17 +230,6 @@ static int open_file(content *from, const char *path)
     return -1;
 }
 
-/* After a failure: what the file is, if that is known. Its first bytes may be those of a safetensors file as well. */
-static void name_foreign(const nn_failure *to)
-{
-    char first[NN_SOURCE_FIRST];
-    FILE *file = fopen(to->name, "rb");
-    size_t n = file ? fread(first, 1, sizeof first, file) : 0;
-    const char *is = nn_source_foreign(first, n);
-    if (file) fclose(file);
-    if (is) nn_fail(to, "%s", is);
-}
-
 nn_safetensors *nn_safetensors_map(const char *path, char *error, size_t error_size)
 {
     content from = {.stay = true, .to = {path, error, error_size}};
@@ -256,7 +243,7 @@ nn_safetensors *nn_safetensors_map(const char *path, char *error, size_t error_s
     from.bytes = map;
     nn_safetensors *file = read_all(&from);
     if (file) file->map = map, file->map_size = size;
-    else nn_file_unmap(map, size), name_foreign(&from.to);
+    else nn_file_unmap(map, size);
     return file;
 }
 
@@ -278,7 +265,6 @@ nn_safetensors *nn_safetensors_open(const char *path, char *error, size_t error_
     }
     descriptor = -1; /* fclose closes it */
     file = read_all(&from);
-    if (!file) name_foreign(&from.to);
 out:
     if (from.file) fclose(from.file);
     if (descriptor >= 0) close(descriptor);

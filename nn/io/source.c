@@ -194,9 +194,9 @@ void nn_source_close(nn_source *from)
 
 /* ---- Files of other formats -------------------------------------------------------------------------------------- */
 
-#define PYTORCH                                                                                                        \
-    "is a file of PyTorch, a pickle, which is not read; load it there and save the model with save_pretrained, which " \
-    "writes config.json and safetensors"
+#define PYTORCH                                                                                              \
+    "is a file of PyTorch, a pickle, which is not read; save a model with save_pretrained, or tensors with " \
+    "safetensors.torch.save_file"
 
 static const struct {
     const char *first;

@@ -200,8 +200,9 @@ TEST(bad_layers)
     if (!expect(zip, "no file")) return;
     fwrite("PK\3\4\0\0\10\10\0\0\0\0archive/data.pkl", 1, 28, zip);
     fclose(zip);
-    REFUSE(FILES, "l.safetensors: not a safetensors file but a zip, such as torch.save writes; save it with "
-                  "safetensors.torch.save_file");
+    REFUSE(FILES, "l.safetensors: is a file of PyTorch, a pickle, which is not read; save a model with "
+                  "save_pretrained, or tensors "
+                  "with safetensors.torch.save_file");
     write_layer("l.safetensors", "2");
     REFUSE(FILES "--heads 4", "l.safetensors: the file has 2 heads, but 4 were requested");
     REFUSE("x.safetensors l.safetensors -o y.safetensors",

@@ -150,7 +150,7 @@ static bool repository_of(char out[PATH], const char *cache, const char *name)
     char folder[2 * LONGEST_NAME + 16] = "models--";
     size_t n = strlen(folder);
     for (; *name; name++) {
-        folder[n++] = *name == '/' ? '-' : *name;
+        folder[n++] = (char)(*name == '/' ? '-' : *name);
         if (*name == '/') folder[n++] = '-';
     }
     folder[n] = 0;

@@ -304,7 +304,8 @@ static mha_status add_text(mha_context *ctx, const mha_embedder *e, tokens *t, c
         return nn_public_fail(ctx, MHA_TOO_LARGE, "text %lld: has %lld tokens, and %lld fit the model",
                               (long long)n + 1, (long long)count, (long long)e->longest);
     mha_status status = grow(ctx, t, all + count);
-    for (int64_t i = 0; !status && i < count; i++) {
+    if (status || !t->ids || !t->types) return status;
+    for (int64_t i = 0; i < count; i++) {
         mha_token token = mha_encoding_get(from, i);
         if (token.text >= 0) {
             seen++;
@@ -317,7 +318,6 @@ static mha_status add_text(mha_context *ctx, const mha_embedder *e, tokens *t, c
                                   (long long)n + 1, (int)token.id, (long long)vocabulary);
         t->ids[all] = token.id, t->types[all++] = token.type;
     }
-    if (status) return status;
     t->starts[n + 1] = all;
     if (all - t->starts[n] > e->prompt_tokens) return MHA_OK;
     return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "text %lld: has no tokens behind those of the prompt",
@@ -375,8 +375,11 @@ static mha_status run_batch(mha_context *ctx, mha_embedder *e, mha_tensor out, c
     float *rows = malloc((size_t)(layers * B * T * M + 1) * sizeof *rows);
     double *room = make_room(e);
     mha_status status = MHA_OK;
-    if (!ids || !rows || !room) status = nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for the hidden states");
-    for (int64_t b = 0; !status && b < B; b++) {
+    if (!ids || !rows || !room || !t->ids || !t->types) {
+        status = nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for the hidden states");
+        goto out;
+    }
+    for (int64_t b = 0; b < B; b++) {
         int64_t first = t->starts[n + b], count = lengths[b] = t->starts[n + b + 1] - first;
         memcpy(ids + b * T, t->ids + first, (size_t)count * sizeof *ids);
         memcpy(types + b * T, t->types + first, (size_t)count * sizeof *types);
@@ -387,12 +390,13 @@ static mha_status run_batch(mha_context *ctx, mha_embedder *e, mha_tensor out, c
     mha_model_outputs to = {.logits = MHA_NO_TENSOR};
     if (head) to.hidden = mha_tensor_4d(rows, MHA_FLOAT32, layers, B, T, M);
     else to.logits = mha_tensor_3d(rows, MHA_FLOAT32, B, T, M);
-    if (!status) status = mha_model_run(ctx, e->model, &to, &in);
+    status = mha_model_run(ctx, e->model, &to, &in);
     for (int64_t b = 0; !status && b < B; b++) {
         if (make_vector(e, room, rows + ((layers - 1) * B + b) * T * M, lengths[b], e->prompt_tokens))
             put_vector(e, out, n + b, room);
         else status = nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for an embedding");
     }
+out:
     free(ids);
     free(rows);
     free(room);

@@ -20,8 +20,8 @@ mha_status nn_public_ends(mha_context *ctx, const mha_model *m, int64_t **ends, 
     *ends = malloc((size_t)B * sizeof **ends);
     if (!*ends) return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for hidden states");
     for (int64_t b = 0; b < B; b++) {
-        const int32_t *ids = tokens + (first + b) * T;
-        int64_t t = lengths && lengths[first + b] < T ? lengths[first + b] : T;
+        int64_t n = first + b, t = lengths && lengths[n] < T ? lengths[n] : T;
+        const int32_t *ids = tokens + n * T;
         do t--;
         while (t >= 0 && ids[t] != end);
         if (t >= 0) {
@@ -31,8 +31,8 @@ mha_status nn_public_ends(mha_context *ctx, const mha_model *m, int64_t **ends, 
         free(*ends);
         *ends = NULL;
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT,
-                              "tokens: sequence %lld has no end token, %lld, where the result is read",
-                              (long long)(first + b), (long long)end);
+                              "tokens: sequence %lld has no end token, %lld, where the result is read", (long long)n,
+                              (long long)end);
     }
     return MHA_OK;
 }

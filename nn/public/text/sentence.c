@@ -230,7 +230,7 @@ static float *read_numbers(const reading *r, const file *f, const nn_shards *fro
         nn_fail(&f->to, "%s must have the sizes of config.json, in float32, bfloat16 or float16", name);
         return NULL;
     }
-    float *to = malloc((size_t)count * sizeof *to);
+    float *to = malloc((size_t)count * sizeof *to + 1);
     if (!to) return nn_fail(&f->to, "not enough memory"), NULL;
     mha_tensor dense = columns ? mha_tensor_2d(to, MHA_FLOAT32, rows, columns) : mha_tensor_1d(to, MHA_FLOAT32, rows);
     if (!mha_tensor_copy(r->ctx, dense, t)) return to;
@@ -353,17 +353,23 @@ static bool read_texts(const file *f, nn_sentence *s, nn_fact prompts, char *key
     return !nn_json_failed(&j) || nn_fail(&f->to, "prompts must be an object of texts");
 }
 
+static bool read_default(const file *f, nn_sentence *s, nn_fact name, char *key)
+{
+    if (!nn_fact_string(name, key, f->c.size + 1) || !nn_sentence_prompt(s, key))
+        return nn_fail(&f->to, "default_prompt_name is the name of no prompt");
+    s->prompt_name = strdup(key);
+    return s->prompt_name || nn_fail(&f->to, "not enough memory");
+}
+
 static bool read_prompts(const file *f, nn_sentence *s)
 {
     nn_fact prompts = nn_config_find(&f->c, "prompts"), name = nn_config_find(&f->c, "default_prompt_name");
     char *text = malloc(f->c.size + 1), *key = malloc(f->c.size + 1);
-    bool good = (text && key) || nn_fail(&f->to, "not enough memory");
-    good = good && (!is_said(prompts) || read_texts(f, s, prompts, key, text));
-    if (good && is_said(name)) {
-        if (!nn_fact_string(name, key, f->c.size + 1) || !nn_sentence_prompt(s, key))
-            good = nn_fail(&f->to, "default_prompt_name is the name of no prompt");
-        else good = (s->prompt_name = strdup(key)) || nn_fail(&f->to, "not enough memory");
-    }
+    bool good = false;
+    if (!text || !key) nn_fail(&f->to, "not enough memory");
+    else
+        good = (!is_said(prompts) || read_texts(f, s, prompts, key, text)) &&
+               (!is_said(name) || read_default(f, s, name, key));
     free(text);
     free(key);
     return good;

@@ -136,7 +136,7 @@ TEST(wrong_use_is_one_line)
         const char *args, *says;
     } wrong[] = {
         {"inspect", "mha: inspect: missing MODEL; usage: mha inspect MODEL\n"},
-        {"inspect absent", "mha: absent: No such file or directory\n"},
+        {"inspect ./absent", "mha: ./absent: No such file or directory\n"},
         {"inspect m x", "mha: inspect: unexpected argument 'x'; see 'mha inspect --help'\n"},
         {"inspect m --json --diagram", "mha: inspect: --json and --diagram exclude each other\n"},
         {"inspect m --all --json", "mha: inspect: --all is for the tree; --json lists all tensors\n"},

@@ -132,8 +132,8 @@ TEST(files_of_other_kinds_are_named)
         {"weights.safetensors", pointer, sizeof pointer - 1,
          "is a Git LFS pointer, not the file that it stands for; 'git lfs"},
         {"pytorch_model.bin", zip, sizeof zip - 1,
-         "is a file of PyTorch, a pickle, which is not read; load it there and"},
-        {"x.pt", pickle, sizeof pickle - 1, "is a file of PyTorch, a pickle, which is not read; load it there and"},
+         "is a file of PyTorch, a pickle, which is not read; save a model with"},
+        {"x.pt", pickle, sizeof pickle - 1, "is a file of PyTorch, a pickle, which is not read; save a model with"},
         {"model.gguf", "GGUF\3\0\0\0\0\0\0\0", 12, "is a GGUF file, which is not read; the safetensors files that it"},
         {"tf_model.h5", "\x89HDF\r\n\x1a\n\0\0\0\0", 12, "is a file of TensorFlow (HDF5), which is not read; save"},
     };

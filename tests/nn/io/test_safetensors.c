@@ -355,12 +355,17 @@ TEST(other_kinds_of_files_are_called_so)
     } cases[] = {
         {"Some text, as of a README.", 26, "not a safetensors file"},
         {"PK\3\4\0\0\10\10\0\0\0\0archive/data.pkl", 28,
-         "not a safetensors file but a zip, such as torch.save writes; save it with safetensors.torch.save_file"},
+         "is a file of PyTorch, a pickle, which is not read; save a model with save_pretrained, or tensors with "
+         "safetensors.torch.save_file"},
         {"GGUF\3\0\0\0\5\0\0\0\0\0\0\0", 16,
-         "is a GGUF file, which cannot be read; open the folder with safetensors files that it was made from"},
+         "is a GGUF file, which is not read; the safetensors files that it was made from are"},
         {"\x80\2\x8a\x0al\xfc\x9c"
          "F\xf9 j\xa8P\x19.\x80",
-         16, "not a safetensors file"}, /* torch.save as it was */
+         16,
+         "is a file of PyTorch, a pickle, which is not read; save a model with save_pretrained, or tensors with "
+         "safetensors.torch.save_file"}, /* torch.save as it was */
+        {"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 1\n", 64,
+         "is a Git LFS pointer, not the file that it stands for; 'git lfs pull' in its folder downloads that"},
         {"\x05\0\0\0\0\0\0\0hello", 13, "not a safetensors file: the header does not begin with '{'"},
         {"\0\0\0\0\0\0\0\0{}", 10, "not a safetensors file: the header does not begin with '{'"},
         {"\x20\0\0\0\0\0\0\0hello", 13, "not a safetensors file"},
