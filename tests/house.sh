@@ -94,27 +94,12 @@ while IFS=: read -r file _ name; do
 done < <(files '*.c' '*.h' '*.def' '*.inc' | xargs grep -nE '^ *# *include *[<"]' |
     sed -E 's/^([^:]*:[0-9]+):[^<"]*[<"]([^>"]*).*/\1:\2/')
 
-# Public headers, kernel bodies and tests may be longer.
-while read -r lines file; do
-    case $file in
-        total) continue ;;
-        include/*) most=1400 ;;
-        *_body.h | *.css | tests/*) most=800 ;;
-        *) most=500 ;;
-    esac
-    [ "$lines" -le "$most" ] || breach "$file: over $most lines, so there are two concepts in it"
-done < <(code | xargs wc -l)
-
 while read -r long; do
     breach "$long"
 done < <(files '*.c' '*.h' | grep -vE '^tests/|_body\.h$' | xargs awk '
     FNR == 1 { start = 0 }
     /^\{/ { start = FNR }
     /^\}/ { if (start && FNR - start > 60) print FILENAME ":" start ": a function of over 60 lines"; start = 0 }')
-
-while read -r count folder; do
-    [ "$count" -le 32 ] || breach "$folder: has $count files; folders have about 30 at most"
-done < <(files | sed -E "s,^[^/]*$,.,; s,/[^/]*$,," | sort | uniq -c)
 
 # Letters in brackets keep these patterns from finding themselves.
 forbid() {

@@ -77,7 +77,8 @@ def _losses(logits: np.ndarray, targets: np.ndarray) -> float:
 
 def score(model: Any, text: Any, window: int, stride: int) -> TextScore:
     info = model.info
-    if not (info["decoder_only"] and info["causal"] and info["head"] and not info["pooled"]):
+    predicts = info["head"] and not info["pooled"] and info["classes"] >= info["vocabulary"]
+    if not (info["decoder_only"] and info["causal"] and predicts):
         raise ValueError("model: must be a decoder that predicts the next token, such as GPT-2 or Llama")
     rows, single = token_rows(text, lambda: model.tokenizer, "text")
     if not single:
