@@ -1,7 +1,7 @@
 /* The mha command: runs the subcommand and checks that its output was written. */
 #include "cli/common/cli.h"
-#include "cli/common/interrupt.h"
-#include "cli/common/progress.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/progress.h"
 
 #include <errno.h>
 #include <mha.h>

@@ -48,12 +48,13 @@ may_see() {
         bench/gpu) echo include bench ;;
         bench) echo include bench/gpu src/core src/cpu/isa src/cpu/engine ref nn/io nn/data nn/model nn/families nn/train ;;
         cli/draw) echo include nn/io ;;
-        cli/common) echo include nn/io nn/io/hub cli/draw ;;
+        cli/terminal) echo include nn/io cli/draw ;;
+        cli/common) echo include nn/io nn/io/hub cli/draw cli/terminal ;;
         cli/maps) echo include nn/io cli/draw cli/common ;;
-        cli/classify | cli/demo | cli/eval | cli/heads | cli/prune | cli/train | cli/view) echo include nn/io cli/common cli/draw cli/maps "$(guests "$1")" ;;
-        cli/layer | cli/conformance | cli/explain | cli/info | cli/inspect | cli/tokenize | cli/generate | cli/embed | cli/fill) echo include nn/io cli/common cli/draw ;;
+        cli/classify | cli/demo | cli/eval | cli/heads | cli/prune | cli/train | cli/view) echo include nn/io cli/common cli/draw cli/terminal cli/maps "$(guests "$1")" ;;
+        cli/layer | cli/conformance | cli/explain | cli/info | cli/inspect | cli/tokenize | cli/generate | cli/embed | cli/fill) echo include nn/io cli/common cli/draw cli/terminal ;;
         cli/bench) echo include bench bench/gpu nn/io cli/common cli/draw ;;
-        cli) echo include cli/common ;;
+        cli) echo include cli/common cli/terminal ;;
         bindings/python/src | web/engine) echo include ;;
         *) echo anything ;;
     esac

@@ -2,7 +2,7 @@
 #include "cli/common/model.h"
 #include "cli/common/cli.h"
 #include "cli/common/wording.h"
-#include "cli/common/progress.h"
+#include "cli/terminal/progress.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 #include "cli/common/survey.h"
 #include "cli/common/cli.h"
-#include "cli/common/progress.h"
+#include "cli/terminal/progress.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #include "cli/common/tokenizer.h"
 #include "cli/common/wording.h"
 #include "io/source.h"
-#include "cli/common/progress.h"
+#include "cli/terminal/progress.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #include "cli/common/tokenizer.h"
-#include "cli/common/progress.h"
+#include "cli/terminal/progress.h"
 #include "io/hub/hub.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* mha embed: sentence embeddings. */
 #include "cli/embed/embed.h"
 #include "cli/common/model.h"
-#include "cli/common/progress.h"
+#include "cli/terminal/progress.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "cli/common/head_list.h"
 #include "cli/common/options.h"
 #include "cli/common/session.h"
-#include "cli/common/progress.h"
+#include "cli/terminal/progress.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "cli/eval/text.h"
 #include "cli/common/head_list.h"
 #include "cli/common/language.h"
-#include "cli/common/progress.h"
+#include "cli/terminal/progress.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* mha generate: continues texts, or answers them with a model that has an encoder. */
 #include "cli/generate/generate.h"
-#include "cli/common/interrupt.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/common/model.h"
 #include "cli/common/tokenizer.h"
-#include "cli/common/progress.h"
+#include "cli/terminal/progress.h"
 
 #include <math.h>
 #include <stdlib.h>

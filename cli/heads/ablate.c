@@ -1,7 +1,7 @@
 /* The cases of an ablation, and how well importance predicts them. */
 #include "cli/heads/ablate.h"
 #include "cli/common/cli.h"
-#include "cli/common/progress.h"
+#include "cli/terminal/progress.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -68,9 +68,9 @@ static void help_options(void)
 static void help_text_options(void)
 {
     puts("Options of text models:\n"
-         "  --text TEXT           a text file ('-': standard input). It is cut into windows;\n"
-         "                        the rest that fills none is not used. For a model with\n"
-         "                        encoder and decoder, each line is a source\n"
+         "  --text TEXT           a text file ('-': standard input). It is cut into\n"
+         "                        windows; the rest that fills none is not used. For a\n"
+         "                        model with encoder and decoder, each line is a source\n"
          "  --audio FILE.wav      a sound of 16000 samples per second, for a model that\n"
          "                        reads audio: the heads of its decoder, and of\n"
          "                        cross-attention from the transcript to the frames\n"

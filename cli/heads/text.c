@@ -4,7 +4,7 @@
 #include "cli/common/wording.h"
 #include "cli/maps/text.h"
 #include "io/json.h"
-#include "cli/common/progress.h"
+#include "cli/terminal/progress.h"
 #include "cli/common/language.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "cli/heads/text_ablate.h"
 #include "cli/common/cli.h"
 #include "cli/draw/scale.h"
-#include "cli/common/progress.h"
+#include "cli/terminal/progress.h"
 
 #include <inttypes.h>
 #include <math.h>

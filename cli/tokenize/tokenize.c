@@ -1,7 +1,7 @@
 /* mha tokenize: text to tokens and back, and training of a byte-level BPE tokenizer. */
 #include "cli/tokenize/tokenize.h"
 #include "cli/common/language.h"
-#include "cli/common/progress.h"
+#include "cli/terminal/progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>

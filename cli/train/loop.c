@@ -7,7 +7,7 @@
 #include "cli/train/train.h"
 #include "cli/train/log.h"
 #include "cli/train/progress.h"
-#include "cli/common/interrupt.h"
+#include "cli/terminal/interrupt.h"
 
 #include <math.h>
 #include <signal.h>

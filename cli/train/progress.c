@@ -1,7 +1,7 @@
 /* The table and the status line, which is written with a single call so that it does not flicker. */
 #include "cli/train/progress.h"
 #include "cli/common/cli.h"
-#include "cli/common/progress.h"
+#include "cli/terminal/progress.h"
 #include "cli/draw/term.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "cli/transcribe/transcribe.h"
 #include "cli/common/tokenizer.h"
 #include "cli/common/model.h"
-#include "cli/common/progress.h"
+#include "cli/terminal/progress.h"
 
 #include <math.h>
 #include <stdlib.h>

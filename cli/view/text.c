@@ -7,7 +7,7 @@
 #include "cli/view/live.h"
 #include "cli/view/page.h"
 #include "cli/view/weights.h"
-#include "cli/common/progress.h"
+#include "cli/terminal/progress.h"
 
 #include <inttypes.h>
 #include <stdio.h>

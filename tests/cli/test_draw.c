@@ -232,8 +232,8 @@ TEST(all_heads_fit_the_screen)
         int64_t depth = shapes[shape][0], heads = shapes[shape][1];
         if (make(&v, depth, heads)) {
             char last[40], row[40];
-            snprintf(last, sizeof last, depth < 10 ? "block %d" : "b. %d", (int)depth);
-            snprintf(row, sizeof row, "  head %d ", (int)heads);
+            snprintf(last, sizeof last, depth < 10 ? "block %d" : "b. %d", (int)depth - 1);
+            snprintf(row, sizeof row, "  head %d ", (int)heads - 1);
             for (int i = 0; i < 5; i++) {
                 char *text = (char *)(uintptr_t)drawing(&v, &terminals[i]);
                 expect((terminals[i].depth == TERM_MONO) == !strchr(text, '\x1b'), "terminal %d: escapes", i);

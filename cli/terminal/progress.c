@@ -1,6 +1,5 @@
 /* The line of progress, and the thread that draws it. */
-#include "cli/common/progress.h"
-#include "cli/common/cli.h"
+#include "cli/terminal/progress.h"
 #include "cli/draw/term.h"
 #include "io/printable.h"
 
@@ -29,6 +28,13 @@ static struct {
     atomic_llong done, all; /* all is 0 if it is not known */
     bool drawn;
 } line = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+
+static double now(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
+}
 
 /* ---- Parts of lines ---------------------------------------------------------------------------------------------- */
 
@@ -95,7 +101,7 @@ static void *redraw(void *unused)
         until.tv_nsec += 200000000;
         if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
         pthread_cond_timedwait(&line.wake, &line.lock, &until);
-        double taken = cli_clock() - line.begun;
+        double taken = now() - line.begun;
         if (!line.ends && taken >= quiet) draw(taken);
     }
     pthread_mutex_unlock(&line.lock);
@@ -113,7 +119,7 @@ void progress_begin(const char *format, ...)
     va_end(args);
     nn_printable(line.label, sizeof line.label, label);
     line.utf8 = term_detect(TERM_NEVER).utf8;
-    line.begun = cli_clock();
+    line.begun = now();
     line.ends = false;
     atomic_store(&line.done, 0);
     atomic_store(&line.all, 0);

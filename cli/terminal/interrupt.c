@@ -1,5 +1,5 @@
 /* The handler calls only what POSIX allows there. */
-#include "cli/common/interrupt.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/draw/term.h"
 #include "io/replace.h"
 
