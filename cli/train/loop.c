@@ -186,7 +186,7 @@ static int finish(loop *l)
     const train_session *s = l->s;
     train_end end = {.peak_kib = 0};
     double begun = cli_clock();
-    interrupt_catch(NULL); /* the last checkpoint is written */
+    if (!s->sweep) interrupt_catch(NULL); /* the last checkpoint is written; a sweep stops before its next run */
     if (mha_training_evaluate(s->ctx, s->training, MHA_TRAINING_TEST, &end.test)) return failed(l);
     end.test_seconds = cli_clock() - begun;
     mha_epoch_info e = train_epoch(s->ctx, s->training, s->info.epochs - 1);
