@@ -28,6 +28,17 @@ static const char *take_lines(page *p, const mha_text_survey *survey)
     return p->writing->text;
 }
 
+/* Which tokens of the vocabulary may be drawn: those that are neither special nor without a piece. To be freed. */
+static bool *mark_drawn(const page *p)
+{
+    const mha_tokenizer *t = p->writing ? p->writing->tokenizers[0] : NULL;
+    bool *drawn = calloc((size_t)p->about.vocabulary + 1, sizeof *drawn);
+    for (int64_t n = 0; drawn && n < p->about.vocabulary; n++)
+        drawn[n] = !t || (mha_tokenizer_piece(t, n, NULL) && !mha_tokenizer_is_special(t, n));
+    if (!drawn) page_fail("not enough memory for the names of heads");
+    return drawn;
+}
+
 PAGE_API(page_names)
 const char *page_names(page *p, const int32_t *ids, int count, int before, int after, const int32_t *target,
                        int target_count, int repeats)
@@ -43,8 +54,12 @@ const char *page_names(page *p, const int32_t *ids, int count, int before, int a
     o.window = count, o.repeats = repeats;
     o.before = ids, o.before_count = before;
     o.after = ids + count - after, o.after_count = after;
-    if (page_start_writing(p) || page_check(mha_text_survey_make(page_context, &survey, p->model, &text, &o)))
-        return NULL;
+    bool *drawn = page_start_writing(p) ? NULL : mark_drawn(p);
+    if (!drawn) return NULL;
+    o.drawn = drawn;
+    int failed = page_check(mha_text_survey_make(page_context, &survey, p->model, &text, &o));
+    free(drawn);
+    if (failed) return NULL;
     const char *lines = take_lines(p, survey);
     mha_text_survey_free(survey);
     return lines;

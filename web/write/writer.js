@@ -10,7 +10,7 @@
  * can be computed; these then follow every few tokens, and when the writing pauses. */
 
 const writePace = 120; /* milliseconds from one generated token to the next, at least */
-const namePause = 300, nameCost = 400; /* milliseconds without a change before heads are named, and how long that may take, about */
+const namePause = 300, nameCost = 1000; /* milliseconds without a change before heads are named, and how long that may take, about */
 
 function createWriter(model, data, store, mapStores) {
   const {live} = data, reader = createReader(model, data), continuation = createContinuation(model, reader);
@@ -34,7 +34,7 @@ function createWriter(model, data, store, mapStores) {
       const {result, problem, running} = store.get();
       if (problem || running || !result) return;
       const tokens = result.sides.reduce((sum, {ids}) => sum + ids.length, 0), repeats = Math.round(nameCost / ((64 * times.cost) / tokens));
-      names = reader.names(result.sides, Math.max(2, Math.min(16, repeats)));
+      names = reader.names(result.sides, Math.max(4, Math.min(16, repeats)));
       mapStores.forEach((maps, n) => maps.set({set: {...maps.get().set, words: names[n]}}));
     }, Math.max(namePause, 2 * times.cost));
   }
