@@ -18,9 +18,10 @@ from mha.torch._sdpa import scaled_dot_product_attention
 from mha.torch._statistics import statistics
 from mha.torch._transformers import offer
 from mha.torch._use import use
-from mha.torch import _vmap  # noqa: F401 (it registers rules)
+from mha.torch import _dtensor, _vmap  # noqa: F401 (they register rules)
 
 offer()
+_dtensor.offer()
 
 __all__ = [
     "MultiheadAttention",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._C._nn import scaled_dot_product_attention as pytorch_attention
-from torch.nn.attention.bias import CausalBias, CausalVariant
 
 from mha.torch import _ops
 from mha.torch._errors import renamed
@@ -105,7 +105,7 @@ def scaled_dot_product_attention(
         out = _ops.quick(query, key, value, attn_mask, is_causal, scale, dropout_p, seed)
         if out is not None:
             return out
-        if isinstance(attn_mask, CausalBias):
+        if is_causal_bias(attn_mask):
             bottom_right, attn_mask, is_causal = _diagonal(query, key, attn_mask, is_causal), None, True
         elif any(map(_ops.overrides_functions, (query, key, value, attn_mask))):
             return pytorch_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
@@ -140,7 +140,15 @@ def _is_usual(query: Any, key: Any, value: Any, attn_mask: Any) -> bool:
 _NAMES = {"q": "query", "k": "key", "v": "value", "mask": "attn_mask", "bias": "attn_mask", "dropout": "dropout_p"}
 
 
-def _diagonal(query: Any, key: Any, bias: CausalBias, is_causal: bool) -> bool:
+def is_causal_bias(x: Any) -> bool:
+    """Whether it is a CausalBias. Its module, which takes long to import, has been imported if there is one."""
+    if not _ops.overrides_functions(x):
+        return False
+    module = sys.modules.get("torch.nn.attention.bias")
+    return module is not None and isinstance(x, module.CausalBias)
+
+
+def _diagonal(query: Any, key: Any, bias: Any, is_causal: bool) -> bool:
     """Whether the diagonal of a causal bias, which has no memory, ends at the last query and key instead of beginning at the first."""
     if is_causal:
         raise ValueError("attn_mask: is a causal bias, so is_causal must not be set")
@@ -148,7 +156,7 @@ def _diagonal(query: Any, key: Any, bias: CausalBias, is_causal: bool) -> bool:
         have, want = (bias.seq_len_q, bias.seq_len_kv), (query.size(-2), key.size(-2))
         if have != want:
             raise ValueError(f"attn_mask: is a causal bias of {have}, must be {want}")
-    return bias.variant == CausalVariant.LOWER_RIGHT and bias.seq_len_q != bias.seq_len_kv
+    return bias.variant == type(bias.variant).LOWER_RIGHT and bias.seq_len_q != bias.seq_len_kv
 
 
 def _other_shapes(query, key, value, attn_mask, enable_gqa, options, bottom_right):

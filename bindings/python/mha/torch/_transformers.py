@@ -59,8 +59,11 @@ def attention_forward(
     return out.transpose(1, 2).contiguous(), weights
 
 
-#: Types of models that pass "sdpa" and would compute something else with it and with mha, and what they do.
-INCOMPATIBLE = {"doge": "it gives attention a mask of its own, which leaves the causal mask to eager attention"}
+#: Types of models that use the attention interface in a way that only eager attention understands, and what they do.
+INCOMPATIBLE = {
+    "deepseek_v4": "it extends the mask by numbers that are added to scores",
+    "doge": "it adds numbers to the mask of eager attention, and expects it for causal attention, too",
+}
 
 
 def _check(model: Any) -> None:

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from mha.torch import _ops
-from mha.torch._sdpa import FLOATS, CausalBias, pytorch_attention, scaled_dot_product_attention
+from mha.torch._sdpa import FLOATS, is_causal_bias, pytorch_attention, scaled_dot_product_attention
 
 
 @functools.cache
@@ -32,8 +31,8 @@ def _is_ours(x: Tensor) -> bool:
 
 def _pytorch(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """PyTorch's function. A causal bias looks for the function by its name, which now is that of mha's."""
-    if isinstance(attn_mask, CausalBias):
-        return CausalBias._dispatch(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if is_causal_bias(attn_mask):
+        return type(attn_mask)._dispatch(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     return pytorch_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
 
 
@@ -46,7 +45,7 @@ def _chosen(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, s
         and query.dtype in FLOATS
         and _is_ours(key)
         and _is_ours(value)
-        and (attn_mask is None or _is_ours(attn_mask) or isinstance(attn_mask, CausalBias))
+        and (attn_mask is None or _is_ours(attn_mask) or is_causal_bias(attn_mask))
     ):
         try:
             return scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
