@@ -260,3 +260,37 @@ TEST(loops_of_the_caller)
         mha_context_free(ctx);
     }
 }
+
+/* The last task first and alone: rounds must not wait for a task that has not begun. */
+static void run_and_count(void *user, int tasks, void (*task)(void *arg, int index), void *arg)
+{
+    ++*(int *)user;
+    for (int n = tasks - 1; n >= 0; n--) task(arg, n);
+}
+
+TEST(an_attention_call_is_one_loop) /* each loop waits for every thread, which may not have a processor */
+{
+    enum { KEYS = 4096, D = 16 };
+    int loops = 0;
+    mha_context *ctx = context_make(NULL, 4, (mha_parallel){run_and_count, &loops}, NULL);
+    float *memory = calloc((size_t)5 * KEYS * D, sizeof *memory);
+    mha_tensor k = mha_tensor_4d(memory, MHA_FLOAT32, 1, 1, KEYS, D);
+    mha_tensor out = mha_tensor_4d(memory + KEYS * D, MHA_FLOAT32, 1, 1, KEYS, D);
+    for (int64_t rows = 1; rows <= KEYS; rows += KEYS - 1) { /* one row is cut along its keys, and then merged */
+        mha_tensor q = k, to = out;
+        q.size[2] = to.size[2] = rows;
+        loops = 0;
+        mha_status status = mha_attention_forward(ctx, to, NULL, q, k, k, NULL);
+        expect(!status && loops == 1, "forward, %lld rows: %d loops", (long long)rows, loops);
+        mha_attention_gradients gradients = MHA_ATTENTION_NO_GRADIENTS;
+        gradients.q = gradients.k = gradients.v = k;
+        gradients.q.data = memory + 2 * KEYS * D, gradients.k.data = memory + 3 * KEYS * D;
+        gradients.v.data = memory + 4 * KEYS * D, gradients.q.size[2] = rows;
+        mha_attention_saved saved = {q, k, k, to, MHA_NO_TENSOR};
+        loops = 0;
+        status = mha_attention_backward(ctx, &gradients, &saved, to, (mha_tensor)MHA_NO_TENSOR, NULL);
+        expect(!status && loops == 1, "backward, %lld rows: %d loops", (long long)rows, loops);
+    }
+    free(memory);
+    mha_context_free(ctx);
+}

@@ -14,7 +14,8 @@ static PyMethodDef methods[] = {
     {"know_streams", gpu_know_streams, METH_O, "Tells the extension how to find a stream: (array, device) -> address."},
     {"know_team", team_know, METH_O,
      "Tells the extension which library is linked with OpenMP; whether that was found."},
-    {"know_torch", array_know_torch, METH_VARARGS, "Tells the extension of PyTorch: (Tensor, Parameter, to_dlpack, whether a class overrides)."},
+    {"know_torch", array_know_torch, METH_VARARGS,
+     "Tells the extension of PyTorch: (Tensor, Parameter, to_dlpack, whether a class overrides)."},
     {NULL, NULL, 0, NULL}};
 
 static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "mha._mha", .m_doc = "The calls of libmha.",
