@@ -1,5 +1,6 @@
 #!/bin/sh
-# Looks at when cmake/cubin.cmake compiles a kernel and when it takes one from the cache, with an nvcc that is a script.
+# Looks at when cmake/cubin.cmake compiles a kernel and when it takes one from the cache, with an nvcc that is a script, and at what an nvcc
+# changes on a machine without a GPU: nothing.
 #
 #     cubin_cache.sh CMAKE SCRIPT
 set -u
@@ -99,6 +100,23 @@ expect without_a_cache_it_is_compiled 8 compile two
 export MHA_CUBIN_CACHE="$work/nvcc/no/folder"
 rm -f "$work/two/k.cubin"
 expect a_cache_that_cannot_be_written_is_no_error 9 compile two
+
+# configured VALUE: with that MHA_CUDA and an nvcc on the PATH, there is no plug-in, nor what an earlier configuration left of it.
+cat >"$work/CMakeLists.txt" <<end
+cmake_minimum_required(VERSION 3.22)
+project(small NONE)
+include("$(dirname "$script")/cuda.cmake")
+if(TARGET mha_cuda)
+  message(FATAL_ERROR "a plug-in")
+endif()
+end
+configured() {
+    mkdir -p "$work/build/src" && : >"$work/build/src/libmha-cuda.so" &&
+        PATH=$work:$PATH "$cmake" -S "$work" -B "$work/build" -DMHA_CUDA="$1" >"$work/said" 2>&1 && [ ! -e "$work/build/src/libmha-cuda.so" ]
+}
+expect turned_off_there_is_no_plug_in 9 configured OFF
+gpus=$(find /dev -maxdepth 1 -name 'nvidia[0-9]*' -o -maxdepth 1 -name dxg)
+[ -n "$gpus" ] || expect nvcc_without_a_gpu_is_no_reason_to_build_it 9 configured AUTO
 
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
