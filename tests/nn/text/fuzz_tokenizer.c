@@ -83,7 +83,8 @@ static void use(nn_tokenizer *t)
     int32_t ids[300];
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         nn_flow *f = nn_tokenizer_borrow(t);
-        if (f && nn_tokenizer_encode(t, f, texts[i], strlen(texts[i]), (i & 1 ? NN_ENCODE_LITERAL : 0) | NN_ENCODE_TRACK))
+        if (f &&
+            nn_tokenizer_encode(t, f, texts[i], strlen(texts[i]), (i & 1 ? NN_ENCODE_LITERAL : 0) | NN_ENCODE_TRACK))
             for (size_t k = 0; k < f->token_count; k++) {
                 size_t start, end;
                 nn_tokenizer_range(t, f, k, &start, &end);
