@@ -63,6 +63,7 @@ def attention_forward(
 INCOMPATIBLE = {
     "deepseek_v4": "it extends the mask by numbers that are added to scores",
     "doge": "it adds numbers to the mask of eager attention, and expects it for causal attention, too",
+    "umt5": "it does not tell attention that its decoder is causal",
 }
 
 
