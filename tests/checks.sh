@@ -1,5 +1,15 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of ./dev, which sources it
-# The stages of `./dev check`: stage_NAME runs one, build_NAME builds what it runs.
+# `./dev format` and `./dev check`: stage_NAME runs a stage, build_NAME builds what it runs.
+
+files() { git ls-files -co --exclude-standard -- "$@"; }
+
+do_format() {
+    command -v clang-format >/dev/null || setup all
+    clang-format --version | grep -q 'version 14\.' ||
+        say "clang-format 14 is expected; this is $(clang-format --version)"
+    if [ "${1:-}" = --check ]; then set -- --dry-run -Werror; else set -- -i; fi
+    files '*.c' '*.h' '*.cpp' | xargs -P "$(nproc)" -n 100 clang-format "$@"
+}
 
 stage_format() { do_format --check; }
 stage_shell() { files '*.sh' | xargs shellcheck dev .ci/run; }
@@ -94,4 +104,36 @@ stage_fuzz() {
 stage_cross() {
     local label=isa
     build_cross && MHA_SAMPLE=60 MHA_ISAS=vector run_tests cross-"$other"
+}
+
+do_check() {
+    local stage start result log cases passed=0 failed=0 do=stage
+    setup all
+    if [ "${1:-}" = --build ]; then
+        do=build
+        shift
+        [ $# -gt 0 ] || set -- asan tsan fuzz cross
+    fi
+    [ $# -gt 0 ] || set -- format shell house tidy asan tsan fuzz cross
+    for stage; do
+        [ "$(type -t "${do}_$stage")" = function ] || die "unknown stage '$stage'; run ./dev for a list"
+    done
+    mkdir -p build
+    for stage; do
+        start=$SECONDS log=build/check-$stage.log
+        [ $do = stage ] || log=build/check-$stage-build.log
+        start_watch "$stage" "$log"
+        if "${do}_$stage" >"$log" 2>&1 </dev/null; then
+            result=ok passed=$((passed + 1))
+        else
+            result=FAILED failed=$((failed + 1))
+            end_watch
+            tail -n 200 "$log" | sed 's/^/    /'
+        fi
+        end_watch
+        cases=$(tail -n 1 "$log" | grep ' passed, ' || true)
+        printf '  %-6s  %-6s  %4d s   %s\n' "$result" "$stage" $((SECONDS - start)) "$cases"
+    done
+    printf '%d passed, %d failed\n' $passed $failed
+    [ $failed -eq 0 ]
 }
