@@ -497,7 +497,7 @@ MHA_DEVICE void in_order(const mha_cuda_backward &c, const volatile mha_cuda_sha
 /* PLAIN: sequences have nothing else that only kernels with options do. SHARES: blocks may share a tile of keys; where that is decided when
  * the kernel is compiled, its loop is 4 to 9 % faster, because the compiler orders it otherwise. */
 template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS, bool PLAIN = KIND == SEQUENCES,
-          bool SHARES = WAY == INTEGERS && (HALVES || KIND >= OPTIONS)>
+          bool SHARES = WAY == INTEGERS && !HALVES && KIND >= OPTIONS>
 MHA_DEVICE void run(const mha_cuda_backward &c)
 {
     unsigned char *memory = dynamic_memory<1024>();

@@ -46,7 +46,7 @@ MHA_DEVICE int tile_of_block(const mha_cuda_backward &c) { return blockIdx.x / c
 template <int QUERIES> MHA_DEVICE work work_of_part(const mha_cuda_backward &c, const volatile part_of_sequence &p)
 {
     const mha_cuda_place place = mha_cuda_place_of(tile_of_block(c), c.G, c.slots, c.section);
-    const int own = blockIdx.x % c.sharers, sharers = p.b < c.B ? mha_cuda_sharers(c.H / c.G, p.queries) : 1;
+    const int own = blockIdx.x % c.sharers, sharers = p.b < c.B && c.sharers > 1 ? mha_cuda_sharers(c.H / c.G, p.queries) : 1;
     work w = {p.tile * KEYS, place.head, p.b};
     if (p.b >= c.B || own >= sharers) w.count = -1;
     if (w.count < 0) return w;
