@@ -24,6 +24,7 @@ int main(void)
     mha_tokenizer_options tokenizer = MHA_TOKENIZER_DEFAULTS;
     mha_encode_options encode = MHA_ENCODE_DEFAULTS;
     mha_tokenizer_train_options tokenizer_train = MHA_TOKENIZER_TRAIN_DEFAULTS;
+    mha_embedder_options embedder = MHA_EMBEDDER_DEFAULTS;
     mha_text_options text = MHA_TEXT_DEFAULTS;
     mha_speech_options speech = MHA_SPEECH_DEFAULTS;
     mha_roles_options roles = MHA_ROLES_DEFAULTS;
@@ -43,5 +44,5 @@ int main(void)
            (int)ablate.images + (int)roles.images + (int)save.note_count + (int)prune.keep + product.accumulate +
            tensor.rank + norm.gain.rank + norm_gradients.x.rank + embedding.accumulate + (int)loss.size +
            (int)dropout.size + (int)tokenizer.size + (int)encode.size + (int)tokenizer_train.size + (int)text.size +
-           (int)speech.size + (int)fit.size;
+           (int)speech.size + (int)fit.size + (int)embedder.size;
 }

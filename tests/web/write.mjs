@@ -228,7 +228,8 @@ async function expectArcs(page, query, what) {
     const {set} = window.mhaView.store.get(), {numbers} = set.weights, T = set.keys;
     const wanted = Array.from({length: set.layers * set.heads}, (_, n) => {
       const row = numbers.subarray((n * T + token) * T, (n * T + token + 1) * T), best = row.indexOf(Math.max(...row));
-      return `from “\u2068${set.tokens.queries[token].replace(/^ $/, '\u2423')}\u2069” (${token + 1}), to “\u2068${set.tokens.keys[best].replace(/^ $/, '\u2423')}\u2069” (${best + 1})`;
+      const [from, to] = [set.tokens.queries[token], set.tokens.keys[best]].map((word) => word.replace(/^ $/, '\u2423') || '\u2205');
+      return `from “\u2068${from}\u2069” (${token + 1}), to “\u2068${to}\u2069” (${best + 1})`;
     });
     return {said: [...document.querySelectorAll('.arc-cell')].map((cell) => cell.getAttribute('aria-label')), wanted};
   }, query);
