@@ -290,7 +290,8 @@ void mha_cuda_plan_backward(mha_cuda_plan *plan, const mha_problem *p)
     plan->key_tiles = tiles_of(Tk, plan->keys);
     plan->bound_tiles = tiles_of(Tk, MHA_CUDA_BOUND_KEYS);
     plan->tiles = (int32_t)(plan->key_tiles * p->G * p->B);
-    plan->sharers = plan->width < MHA_CUDA_WIDTHS ? mha_cuda_sharers((int32_t)p->share, plan->spans ? 0 : (int32_t)Tq) : 1;
+    plan->sharers =
+        plan->width < MHA_CUDA_WIDTHS ? mha_cuda_sharers((int32_t)p->share, plan->spans ? 0 : (int32_t)Tq) : 1;
     plan->section = backward_section(plan, p->B * p->G, p->Tq * backward_widths[plan->width].columns * 8 * p->share);
     plan->shared = mha_cuda_backward_shared(plan->width, plan->kind);
     if (plan->spans) plan_slots(plan, p);
