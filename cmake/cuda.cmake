@@ -48,7 +48,7 @@ file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${cuda}/kernels/*.cuh)
 set(shared attention/decode.h attention/small.h attention/statistics.h backward.h forward.h general.h ops.h product.h rows.h schedule.h spans.h view.h)
 list(TRANSFORM shared PREPEND ${cuda}/)
 set(mha_cuda_kernels forward/forward forward/forward_wide forward/forward_f32 spans backward/backward backward/backward_brief backward/backward_wide backward/backward_sequences backward/backward_maps backward/backward_f32
-  rows general_forward general_backward decode decode_many decode_many_half small/small_forward small/small_backward norm rotary extra_keys ops product product_half product_plain stats
+  rows general_forward general_backward decode/decode decode/decode_many decode/decode_many_half small/small_forward small/small_backward norm rotary extra_keys ops product product_half product_plain stats
   stats_hopper stats_pairs)
 list(TRANSFORM mha_cuda_kernels REPLACE "(.+)" "${cuda}/kernels/\\1.cu")
 foreach(source IN LISTS mha_cuda_kernels)

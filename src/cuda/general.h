@@ -36,7 +36,7 @@ enum { MHA_CUDA_DECODE_ROWS = 16, MHA_CUDA_DECODE_MOST = 8, MHA_CUDA_DECODE_THRE
 #define MHA_CUDA_DECODE_BLOCKS(width) ((width) > 64 ? 2 : 3)
 #define MHA_CUDA_DECODE_STAGES(width) ((width) > 64 ? 3 : 4)
 
-/* The same of a kernel of `d` columns of keys and `e` of values for up to 64 or 128 rows (decode_many.cu); rows of a block of the kernel
+/* The same of a kernel of `d` columns of keys and `e` of values for up to 64 or 128 rows (decode_many.cuh); rows of a block of the kernel
  * that adds up their sums, a warp for each. */
 enum { MHA_CUDA_MANY_ROWS = 128, MHA_CUDA_MANY_TILE = 64, MHA_CUDA_MERGE_ROWS = 4 };
 #define MHA_CUDA_MANY_THREADS(rows)   ((rows) > 64 ? 384 : 160)

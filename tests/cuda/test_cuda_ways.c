@@ -2,6 +2,7 @@
 #include "cuda/attention/obstacles.h"
 #include "cuda/attention/ways.h"
 #include "cuda/general.h"
+#include "cuda/plan.h"
 #include "cuda/questions.h"
 #include "support/harness.h"
 
@@ -140,5 +141,75 @@ TEST(kernels_of_float32)
         expect(MHA_CUDA_F32_BLOCKS(width) * (MHA_CUDA_F32_SHARED(width) + 1024) <= 228 << 10 &&
                    MHA_CUDA_F32_BLOCKS_BACK(width) * (MHA_CUDA_F32_SHARED_BACK(width) + 1024) <= 228 << 10,
                "width %d", width);
+    mha_context_free(ctx);
+}
+
+/* ---- Decoding --------------------------------------------------------------------------------------------------- */
+
+/* Blocks that share the keys of a row: the width and the sequence's own length decide, and every length has enough of them. */
+TEST(blocks_of_decode_kernels)
+{
+    static const struct {
+        int32_t width, length, keys;
+    } cases[] = {{64, 1, 512},     {64, 4095, 512},    {64, 4096, 1024}, {64, 100000, 1024}, {128, 1, 512},
+                 {128, 4096, 512}, {128, 100000, 512}, {256, 1, 256},    {256, 4096, 256},   {256, 100000, 256}};
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        int32_t got = mha_cuda_decode_keys(cases[n].width, cases[n].length);
+        expect(got == cases[n].keys, "width %d, %d keys: blocks of %d", cases[n].width, cases[n].length, got);
+    }
+    for (int n = 0; n < MHA_CUDA_DECODE_WIDTHS; n++) {
+        int32_t width = mha_cuda_decode_widths[n], most = 0;
+        for (int32_t Tk = 1; Tk < 10000; Tk++) {
+            int32_t keys = mha_cuda_decode_keys(width, Tk), own = (Tk + keys - 1) / keys;
+            most = own > most ? own : most;
+            expect(keys % MHA_CUDA_DECODE_TILE(width) == 0, "width %d: blocks of %d keys", width, keys);
+            expect(mha_cuda_decode_blocks(width, Tk, 1) == own && mha_cuda_decode_blocks(width, Tk, 0) == most,
+                   "width %d, %d keys: %d and %d blocks", width, Tk, mha_cuda_decode_blocks(width, Tk, 1),
+                   mha_cuda_decode_blocks(width, Tk, 0));
+        }
+    }
+}
+
+/* The same for many rows: the length alone decides, and there are blocks enough for every shorter one. */
+TEST(blocks_of_decode_kernels_for_many_rows)
+{
+    int32_t most = 0;
+    for (int32_t Tk = 1; Tk < 70000; Tk++) {
+        int32_t keys = mha_cuda_many_keys(Tk), own = (Tk + keys - 1) / keys;
+        most = own > most ? own : most;
+        expect(keys % MHA_CUDA_MANY_TILE == 0 && keys >= mha_cuda_many_keys(0), "blocks of %d keys", keys);
+        expect(mha_cuda_many_blocks(Tk, 1) == own && mha_cuda_many_blocks(Tk, 0) == most, "%d keys: %d and %d blocks",
+               Tk, mha_cuda_many_blocks(Tk, 1), mha_cuda_many_blocks(Tk, 0));
+    }
+}
+
+/* Which of them, and that a block, or two up to 64 rows and 128 columns, fit into a multiprocessor. */
+TEST(kernels_of_many_rows)
+{
+    static const struct {
+        int64_t D, E, Tq;
+        const char *kernel;
+    } cases[] = {{64, 64, 4, "decode_many_bf16_64"},
+                 {8, 72, 8, "decode_many_bf16_128"},
+                 {128, 128, 16, "decode_many_bf16_128_128_rows"},
+                 {192, 128, 16, "decode_many_bf16_192_128_128_rows"},
+                 {192, 192, 1, "decode_many_bf16_192"},
+                 {136, 200, 9, "decode_many_bf16_256_128_rows"}};
+    mha_context *ctx = remote_context();
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        mha_problem p;
+        question a = ask(MHA_BFLOAT16, 2, 8, 1, cases[n].Tq, 300, cases[n].D);
+        a.v = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 1, 300, cases[n].E);
+        a.out = mha_tensor_4d(NULL, MHA_BFLOAT16, 2, 8, cases[n].Tq, cases[n].E);
+        expect(!mha_problem_make(&p, ctx, MHA_SHAPE, a.out, &a.extras, a.q, a.k, a.v, &a.options), "%s",
+               mha_context_error(ctx));
+        int width = mha_cuda_many_width(&p);
+        bool wide = mha_cuda_many_is_wide(&p);
+        const char *name = mha_cuda_many_name(0, width, wide);
+        size_t most = wide || mha_cuda_many_widths[width].keys > 128 ? 227 : 113;
+        expect(!strcmp(name, cases[n].kernel), "case %zu: %s, not %s", n, name, cases[n].kernel);
+        expect(mha_cuda_many_shared(width, wide) <= most * 1024, "%s: %zu bytes", name,
+               mha_cuda_many_shared(width, wide));
+    }
     mha_context_free(ctx);
 }
