@@ -106,14 +106,11 @@ def attention(
     for name, x in floats.items():
         if not x.is_floating_point():
             raise TypeError(f"{name}: is {x.dtype}, must be floats")
-    given = options_of({}, q.size(0), q.size(1), k.size(2), window=window, mask=mask, bias=None, key_padding_mask=key_padding_mask,
+    given = options_of({}, q.size(0), q.size(1), k.size(2), window=window, mask=mask, bias=bias, key_padding_mask=key_padding_mask,
                        align=align)  # fmt: skip
-    if bias is not None and bias.dim() == 3 and q.size(0) == q.size(1):
-        raise ValueError("bias: has 3 axes, and B is H: give (1,H,Tq,Tk) or (B,1,Tq,Tk)")
-    mask = given.get("mask")
+    mask, bias = given.get("mask"), given.get("bias")
     if mask is not None and mask.dtype is not torch.bool:
         raise TypeError(f"mask: is {mask.dtype}, must be bool")
-    bias = _heads_or_batch(bias, q)
     q, k, v, bias = _ops.lower(q, k, v, bias)
     bias = sum_masks(mask, bias)
     options = (bool(causal), given.get("align", 0), given.get("window_left", -1), given.get("window_right", -1), scale, softcap,
@@ -122,13 +119,6 @@ def attention(
     _watch(q, k, bias, sinks, alibi, key_lengths, query_lengths, options)
     out, lse = general_attention(q, k, v, bias, _floats(sinks), _floats(alibi), *lengths, None, None, *options)
     return (out, lse) if return_lse else out
-
-
-def _heads_or_batch(bias: Tensor | None, q: Tensor) -> Tensor | None:
-    """(B,Tq,Tk) as (B,1,Tq,Tk); (H,Tq,Tk) stays."""
-    if bias is not None and bias.dim() == 3 and bias.size(0) == q.size(0) and bias.size(0) != 1:
-        return bias[:, None]
-    return bias
 
 
 def _watch(q, k, bias, sinks, alibi, key_lengths, query_lengths, options):
