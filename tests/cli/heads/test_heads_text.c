@@ -93,6 +93,22 @@ TEST(table_and_json_have_every_head)
 }
 
 /* The letters have no tokens at the sides, so that a window of 128 is 128 of the text. */
+/* "-" is standard input: the numbers are those of the same text in a file. */
+TEST(a_text_from_standard_input)
+{
+    static char wanted[1 << 16];
+    char line[600];
+    snprintf(wanted, sizeof wanted, "%s", json_field(heads_of_text("", "--json")->out, "survey"));
+    snprintf(line, sizeof line, "--text - --json <'%s'", in_folder("text.txt"));
+    const said *it = heads("", line);
+    expect(it->status == 0 && !*it->err, "exit %d, '%s'", it->status, it->err);
+    expect(*wanted && strcmp(json_field(it->out, "survey"), wanted) == 0, "the survey is another one");
+    snprintf(line, sizeof line, "--text - <'%s'", in_folder("empty.txt"));
+    it = heads("", line);
+    expect(it->status == 2 && one_line(it->err) && strstr(it->err, "standard input"), "exit %d, '%s'", it->status,
+           it->err);
+}
+
 TEST(the_title_says_what_is_not_used)
 {
     const said *it = heads_of_text("LC_ALL=C", "");
