@@ -124,6 +124,23 @@ TEST(few_rows_against_many_keys)
     mha_context_free(ctx);
 }
 
+/* Those of many query heads, whose sums another kernel adds up. */
+TEST(many_rows_of_a_key_head)
+{
+    static const way lengths = {.name = "lengths", .lengths = true};
+    static const struct {
+        int64_t D, E, H;
+    } sizes[] = {{64, 64, 24}, {128, 128, 40}, {192, 128, 128}, {128, 128, 96}};
+    mha_context *ctx = make_context(NULL);
+    if (!ctx) return;
+    for (int n = 0; n < 4; n++) {
+        shape s = {.B = 12, .H = sizes[n].H, .G = 1, .Tq = 1, .Tk = 1306, .type = types[n % 2]};
+        s.D = sizes[n].D, s.E = sizes[n].E;
+        check_often(ctx, s, &lengths, false, (int)cases_from(500));
+    }
+    mha_context_free(ctx);
+}
+
 /* Few rows of tiles, so that many blocks begin and end beside each other. */
 TEST(attention)
 {
