@@ -482,6 +482,29 @@ TEST(gradients_have_the_same_bits)
     }
 }
 
+/* Eight query heads of a key head: two blocks share a tile of keys, and the second adds what the first has left. */
+TEST(gradients_of_keys_that_blocks_share)
+{
+    if (!there()) return;
+    mha_context *ctx = context_make_on("cuda", NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    for (int n = 0; n < (int)cases_from(6); n++) {
+        const int64_t D = n % 2 ? 128 : 64;
+        gradient_case c = gradient_plain(case_plain(1, 8, 1, 515, 520, D, D));
+        char why[300] = "";
+        case_set_type(&c.forward, n % 2 ? MHA_FLOAT16 : MHA_BFLOAT16);
+        c.forward.causal = n < 4;
+        c.forward.lengths = n / 2 == 1;
+        c.forward.data_seed = (uint64_t)n;
+        gradients *g = gradients_make(&c);
+        bool runs = !gradients_run(g, ctx);
+        if (runs) gradients_solve(g);
+        expect(runs && gradients_check(g, why, sizeof why), "case %d: %s%s", n, why,
+               runs ? "" : mha_context_error(ctx));
+        gradients_free(g);
+    }
+    mha_context_free(ctx);
+}
+
 /* dQ of float32 alone, dK and dV alone, and all of them once more. */
 TEST(gradients_of_float32_alone)
 {
