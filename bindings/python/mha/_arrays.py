@@ -55,8 +55,8 @@ class _Torch:
 class _Exchange:
     """Libraries whose arrays are not written to, such as JAX: NumPy's memory, passed on with from_dlpack."""
 
-    floats = _Numpy.floats
-    ints = _Numpy.ints
+    floats = staticmethod(_Numpy.floats)
+    ints = staticmethod(_Numpy.ints)
 
     def __init__(self, array: Any):
         self._namespace = array.__array_namespace__()

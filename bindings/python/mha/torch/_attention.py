@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Literal, Sequence, overload
 
 import torch
 from torch import Tensor
 
 from mha._arrays import whole_numbers
-from mha._attention import options_of
+from mha._attention import Window, options_of
 from mha.torch import _ops
 from mha.torch._general import general_attention
 from mha.torch._sdpa import FLOATS, seed_of, sum_masks
 
-Window = "int | tuple[int | None, int | None] | None"
 
 
 def _check_tensors(named: dict, axes: dict) -> None:
@@ -49,6 +48,10 @@ def _seed(dropout: float, seed: int | None) -> int:
     return seed if seed is not None else seed_of(dropout) if dropout else 0
 
 
+@overload
+def attention(q: Tensor, k: Tensor, v: Tensor, *, return_lse: Literal[False] = ..., **options: Any) -> Tensor: ...
+@overload
+def attention(q: Tensor, k: Tensor, v: Tensor, *, return_lse: Literal[True], **options: Any) -> tuple[Tensor, Tensor]: ...
 def attention(
     q: Tensor,
     k: Tensor,
@@ -131,6 +134,16 @@ def _watch(q, k, bias, sinks, alibi, key_lengths, query_lengths, options):
                  window=None if window == (None, None) else window, align=("top-left", "bottom-right")[align])  # fmt: skip
 
 
+@overload
+def attention_varlen(
+    q: Tensor, k: Tensor, v: Tensor, query_starts: Tensor | Sequence[int], key_starts: Tensor | Sequence[int] | None = None, *,
+    return_lse: Literal[False] = ..., **options: Any,
+) -> Tensor: ...  # fmt: skip
+@overload
+def attention_varlen(
+    q: Tensor, k: Tensor, v: Tensor, query_starts: Tensor | Sequence[int], key_starts: Tensor | Sequence[int] | None = None, *,
+    return_lse: Literal[True], **options: Any,
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 def attention_varlen(
     q: Tensor,
     k: Tensor,
