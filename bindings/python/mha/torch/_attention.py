@@ -14,7 +14,6 @@ from mha.torch._general import general_attention
 from mha.torch._sdpa import FLOATS, seed_of, sum_masks
 
 
-
 def _check_tensors(named: dict, axes: dict) -> None:
     """Tensors whose memory mha reads, or that know what its operators are, with these axes."""
     for name, x in named.items():
