@@ -328,7 +328,7 @@ static void explain(nn_decoding *d, const nn_decoder *failed, nn_list_failure wh
     d->error[0] = 0;
     if (why == NN_LIST_TOO_LONG)
         snprintf(d->error, sizeof d->error, "the decoder makes more than %zu bytes of these tokens", most);
-    if (why == NN_LIST_TOO_MANY_STEPS)
+    if (why == NN_LIST_TOO_MANY_STEPS && failed)
         snprintf(d->error, sizeof d->error, "the regular expression %s takes too many steps on these tokens",
                  nn_json_brief(failed->pattern.text).text);
 }

@@ -156,7 +156,7 @@ plain() { run test && ! grep -q "$(printf '\r')" "$work/printed"; }
 expect plain
 if command -v script >/dev/null; then
     terminal() {
-        (cd "$third" && MHA_SETUP=no script -qec './dev test all' /dev/null) </dev/null >"$work/said" 2>&1
+        (cd "$third" && MHA_SETUP=no MHA_REQUIRE_ALL=0 script -qec './dev test all' /dev/null) </dev/null >"$work/said" 2>&1
     }
     expect terminal
     expect says 'dev: building'

@@ -168,7 +168,8 @@ static bool add_named(nn_load *l, nn_template *t, const nn_fields *outer, const 
                       int32_t type)
 {
     int32_t entry = nn_vocabulary_find(&s->names, name, strlen(name));
-    if (entry < 0) return nn_fail(&l->to, "special_tokens of %s lack %s", outer->where, nn_json_brief(name).text);
+    if (entry < 0 || !s->ends)
+        return nn_fail(&l->to, "special_tokens of %s lack %s", outer->where, nn_json_brief(name).text);
     for (size_t i = entry ? s->ends[entry - 1] : 0; i < s->ends[entry]; i++)
         if (!add_token(l, t, s->tokens[i].id, s->tokens[i].piece, type)) return false;
     return true;
