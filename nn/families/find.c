@@ -46,7 +46,7 @@ const nn_safetensors_tensor *nn_find_part(const nn_find *in, nn_part_kind kind, 
 bool nn_find_tied(const nn_find *in, const nn_description *d)
 {
     bool decoder = d->decoder.blocks.depth > 0;
-    if (!d->output.tied && !(in->family->own_head && in->head)) return false;
+    if (!d->output.classes || (!d->output.tied && !(in->family->own_head && in->head))) return false;
     const nn_safetensors_tensor *own = nn_find_part(in, NN_OUTPUT, decoder),
                                 *tokens = nn_find_part(in, NN_TOKENS, decoder);
     if (!own || !tokens || own->data == tokens->data) return true;
