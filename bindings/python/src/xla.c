@@ -55,7 +55,7 @@ typedef struct xla_buffer {
     int type;
     void *data;
     int64_t rank;
-    int64_t *sizes; /* dense, the last axis first in memory */
+    int64_t *sizes; /* the array is dense and in row-major order */
 } xla_buffer;
 
 typedef struct xla_buffers {
@@ -113,14 +113,14 @@ static const struct {
 
 /* ---- Contexts ---------------------------------------------------------------------------------------------------- */
 
-/* Those that no call uses now. A context has threads of its own, so they are kept; calls at the same time have one each. */
+/* Contexts that no call is using. They are kept, because a context owns threads; concurrent calls use different contexts. */
 enum { MOST_IDLE = 16 };
 static mha_context *idle[MOST_IDLE];
 static int idle_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int threads; /* as set_num_threads said: 0 is the number of processors */
-static atomic_int changes; /* of that number: contexts with another are not used again */
-static int idle_since;     /* the change that the idle ones have seen */
+static atomic_int changes; /* how often that number was set; idle contexts from before the last change are freed */
+static int idle_since;     /* the value of `changes` when the idle contexts were made */
 
 void xla_set_threads(int number)
 {
@@ -264,7 +264,8 @@ static xla_error *handle(const xla_frame *frame, const attention_operation *oper
     mha_context *ctx = NULL;
     attention_call c = ATTENTION_NO_CALL;
     if (frame->extensions && frame->extensions->type == XLA_METADATA) return describe(frame);
-    if (!set_call(&c, operation, frame)) return fail(frame, XLA_INTERNAL, "mha: a call that mha.jax has not made");
+    if (!set_call(&c, operation, frame))
+        return fail(frame, XLA_INTERNAL, "mha: this custom call has arguments that mha.jax does not pass");
     int since = atomic_load(&changes);
     mha_status status = take_context(&ctx, line, sizeof line);
     if (status) return fail(frame, XLA_RESOURCE_EXHAUSTED, line);
