@@ -176,16 +176,16 @@ static const char *sizes_problem(const nn_side *side, const nn_sequences *s, int
         return text;
     }
     for (int64_t b = 0; b < B; b++) {
-        int64_t length = length_of(s, T, b), past = past_of(s, b);
+        int64_t length = length_of(s, T, b), past = past_of(s, b), tokens = past + length;
         const nn_blocks_config *blocks = side->stack.config;
-        if (!nn_relative_reaches(&blocks->attention[0], !blocks->causal, past + length)) {
+        if (!nn_relative_reaches(&blocks->attention[0], !blocks->causal, tokens)) {
             snprintf(text, room, "relative positions of %lld ranges up to %lld do not reach over %lld tokens",
                      (long long)blocks->attention[0].relative_buckets,
-                     (long long)blocks->attention[0].relative_distance, (long long)(past + length));
+                     (long long)blocks->attention[0].relative_distance, (long long)tokens);
             return text;
         }
         if (past >= 0 &&
-            (in->kind != NN_INPUT_TOKENS || !in->position_kind || in->first_position + past + length <= in->positions))
+            (in->kind != NN_INPUT_TOKENS || !in->position_kind || in->first_position + tokens <= in->positions))
             continue;
         snprintf(text, room, "%lld tokens from position %lld on are outside the %lld positions of the model",
                  (long long)length, (long long)past, (long long)(in->positions - in->first_position));
