@@ -35,13 +35,14 @@ may_see() {
         nn/text/files | nn/text/train) echo include nn/io nn/io/hub nn/text ;;
         nn/data) echo include nn/io nn/ops ;;
         nn/data/fit) echo nn/io ;;
-        nn/model) echo include nn/ops nn/data nn/model/stack ;;
-        nn/model/stack) echo include nn/ops nn/model ;;
+        nn/model) echo include nn/ops nn/data nn/program ;;
+        nn/program) echo include nn/model ;;
+        nn/program/operations) echo nn/ops nn/program ;;
         nn/families/*) echo nn/families ;;
         nn/families) echo include nn/io nn/model ;;
         nn/generate) echo include nn/io nn/ops nn/model ;;
         nn/public) echo include nn/io nn/io/hub nn/layer nn/data nn/model nn/families nn/train nn/inspect nn/text nn/text/files nn/text/train nn/generate nn/public/vision ;;
-        nn/train | nn/inspect) echo include nn/io nn/ops nn/data nn/model nn/model/stack nn/families nn/train ;;
+        nn/train | nn/inspect) echo include nn/io nn/ops nn/data nn/model nn/program nn/families nn/train ;;
         nn/inspect/text) echo include nn/model ;;
         nn/public/vision) echo include nn/io nn/data nn/data/fit nn/families nn/public ;;
         nn/public/text) echo include nn/io nn/io/hub nn/ops nn/model nn/families nn/inspect/text nn/public ;;

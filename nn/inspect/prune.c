@@ -2,7 +2,7 @@
 #include "inspect/prune.h"
 #include "inspect/importance.h"
 #include "model/predictor.h"
-#include "model/stack/stack.h"
+#include "program/attention.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static void free_layers(mha_layer **layers, int64_t count)
 static mha_layer *cut_layer(mha_context *ctx, const nn_description *d, int64_t l, float *parameters, const bool *keep)
 {
     mha_layer *layer = NULL, *smaller = NULL;
-    mha_layer_options options = nn_stack_layer_options(d, &d->encoder.blocks, l, false);
+    mha_layer_options options = nn_attention_layer_options(d, &d->encoder.blocks, l, false);
     if (!mha_layer_create(ctx, &layer, &options, parameters)) mha_layer_prune(ctx, &smaller, layer, keep);
     mha_layer_free(layer);
     return smaller;

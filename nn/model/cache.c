@@ -27,9 +27,15 @@ static bool can_step(const nn_model *m, mha_context *ctx)
     return s->input.kind == NN_INPUT_TOKENS || fail(ctx, "a decoder that reads patches has no steps");
 }
 
+/* The layer of block l of the decoder. */
+static mha_layer *layer_of(const nn_model *m, int64_t l, bool cross)
+{
+    int64_t first = m->d.encoder.blocks.depth + (cross ? m->d.decoder.blocks.depth : 0);
+    return m->attentions.attention[first + l].layer;
+}
+
 static bool make_caches(nn_model_cache *c, const nn_model *m, mha_context *ctx, int64_t capacity, mha_type type)
 {
-    const nn_stack *s = &m->side[1].stack;
     c->self = calloc((size_t)c->depth, sizeof *c->self);
     c->cross = calloc((size_t)c->depth, sizeof *c->cross);
     c->length = calloc((size_t)c->batch + 1, sizeof *c->length);
@@ -39,9 +45,9 @@ static bool make_caches(nn_model_cache *c, const nn_model *m, mha_context *ctx, 
         return false;
     }
     for (int64_t l = 0; l < c->depth; l++) {
-        if (mha_cache_create(ctx, &c->self[l], s->block[l].attention, c->batch, capacity, type)) return false;
-        if (s->block[l].cross &&
-            mha_cache_create(ctx, &c->cross[l], s->block[l].cross, c->batch, m->side[0].tokens, type))
+        if (mha_cache_create(ctx, &c->self[l], layer_of(m, l, false), c->batch, capacity, type)) return false;
+        if (nn_description_is_pair(&m->d) &&
+            mha_cache_create(ctx, &c->cross[l], layer_of(m, l, true), c->batch, m->side[0].tokens, type))
             return false;
     }
     return true;
@@ -136,7 +142,6 @@ static bool keep_memory(nn_model_cache *c, mha_context *ctx, mha_cache *cache, m
 
 bool nn_model_encode(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_batch *batch)
 {
-    const nn_stack *s = &m->side[1].stack, *encoder = &m->side[0].stack;
     if (c->owner != m) return fail(ctx, "the cache belongs to another model");
     if (!nn_description_is_pair(&m->d)) return fail(ctx, "a model with one stack has nothing to encode");
     if (batch->encoder.starts) return fail(ctx, "the sequences of an encoder have lengths, not starts, in a cache");
@@ -145,13 +150,15 @@ bool nn_model_encode(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_
     c->memory_tokens = 0;
     c->copies = c->batch / batch->B;
     if (!nn_model_cache_truncate(c, ctx, -1, 0)) return false;
-    nn_model_start(m, ctx, NULL);
-    const float *rows = nn_model_side(m, ctx, false, batch, NULL);
-    if (!rows) return false;
-    mha_tensor key = mha_tensor_3d(rows, MHA_FLOAT32, batch->B, encoder->T, m->d.encoder.blocks.width);
+    if (nn_model_start(m, ctx, NULL) || nn_model_set_side(m, ctx, false, batch, NULL) ||
+        nn_model_run(m, ctx, true, false))
+        return false;
+    mha_tensor rows = nn_model_rows(m, false);
+    int64_t T = m->run.side[0].T;
+    mha_tensor key = mha_tensor_3d(rows.data, MHA_FLOAT32, batch->B, T, rows.size[1]);
     for (int64_t l = 0; l < c->depth; l++)
-        if (!keep_memory(c, ctx, c->cross[l], s->block[l].cross, key, batch->encoder.lengths)) return false;
-    c->memory_tokens = encoder->T;
+        if (!keep_memory(c, ctx, c->cross[l], layer_of(m, l, true), key, batch->encoder.lengths)) return false;
+    c->memory_tokens = T;
     return true;
 }
 
@@ -168,18 +175,17 @@ static bool check_step(const nn_model *m, mha_context *ctx, const nn_model_cache
 
 const float *nn_model_step(nn_model *m, mha_context *ctx, nn_model_cache *c, const nn_batch *batch, const nn_call *call)
 {
-    nn_stack *s = &m->side[1].stack;
     if (!check_step(m, ctx, c, batch, call)) return NULL;
-    nn_model_start(m, ctx, call);
-    s->caches = c->self;
-    s->cross_caches = c->cross;
-    s->memory_rows = (struct nn_memory){.T = c->memory_tokens};
-    const float *rows = nn_model_side(m, ctx, true, batch, c->length);
-    s->caches = s->cross_caches = NULL;
-    if (!rows) {
+    nn_run_side *side = &m->run.side[1];
+    bool ok = !nn_model_start(m, ctx, call) && !nn_model_set_side(m, ctx, true, batch, c->length);
+    side->caches = c->self;
+    side->cross_caches = c->cross;
+    ok = ok && !nn_model_run(m, ctx, false, true);
+    side->caches = side->cross_caches = NULL;
+    if (!ok) {
         cut_back(c, ctx);
         return NULL;
     }
     for (int64_t b = 0; b < c->batch; b++) c->length[b] = mha_cache_length(c->self[0], b);
-    return nn_model_result(m, ctx, s, rows);
+    return nn_model_result(m);
 }

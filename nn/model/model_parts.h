@@ -2,35 +2,37 @@
 #ifndef NN_MODEL_MODEL_PARTS_H
 #define NN_MODEL_MODEL_PARTS_H
 
-#include "model/input.h"
-#include "model/output.h"
-#include "model/stack/stack.h"
+#include "program/run.h"
 
 typedef struct nn_side {
-    bool there;
-    int64_t batch, tokens; /* the most sequences of a call; the most tokens of a sequence */
-    nn_input input;
-    nn_stack stack;
+    int64_t batch, tokens; /* the most sequences of a call; the most tokens of a sequence; 0: there is no such side */
+    float *waves;          /* (positions,W): sinusoidal positions; or NULL */
 } nn_side;
 
 struct nn_model {
     nn_description d;
     nn_model_options options;
-    int64_t count;     /* of the parameters */
     float *parameters; /* as one block; or NULL */
     nn_weights weights;
+    nn_attentions attentions;
+    nn_program program[NN_VARIANTS]; /* those that calls have asked for: steps 0 until then */
+    nn_memory memory;
+    nn_side side[2]; /* encoder, decoder */
     bool fresh;      /* rounded copies of the weights are up to date */
     bool ready;      /* the last call was a forward one that a backward one may follow */
-    nn_side side[2]; /* encoder, decoder */
-    nn_output output;
-    float *dmemory; /* the gradient by the encoder's rows, where a decoder reads them */
     nn_call call;
+    nn_run run;
+    nn_tap *tap; /* room for all that a call may want */
 };
 
-/* Before the first side of a pass; one side, whose sequences have had `past` tokens (B; NULL: none): its rows after the
- * final norm, or NULL; and the result from those of the last one. */
-void nn_model_start(nn_model *m, mha_context *ctx, const nn_call *call);
-const float *nn_model_side(nn_model *m, mha_context *ctx, bool decoder, const nn_batch *batch, const int64_t *past);
-const float *nn_model_result(nn_model *m, mha_context *ctx, const nn_stack *last, const float *rows);
+/* Before the sides of a pass: the call, and which program it needs. Then each side: its sequences, which have had `past`
+ * tokens (B; NULL: none) and go through these caches, are checked and take their place. Then the encoder, the decoder and the result, or both. */
+mha_status nn_model_start(nn_model *m, mha_context *ctx, const nn_call *call);
+mha_status nn_model_set_side(nn_model *m, mha_context *ctx, bool decoder, const nn_batch *batch, const int64_t *past);
+mha_status nn_model_run(nn_model *m, mha_context *ctx, bool encoder, bool decoder);
+
+/* The rows of a side after the last run, (B*T,M); the result. */
+mha_tensor nn_model_rows(const nn_model *m, bool decoder);
+const float *nn_model_result(const nn_model *m);
 
 #endif

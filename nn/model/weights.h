@@ -10,10 +10,12 @@ typedef struct nn_weight {
     int64_t first;     /* where its gradient starts in a block of gradients */
 } nn_weight;
 
-/* A norm; gain NULL: there is none. */
-typedef struct nn_norm {
-    const nn_weight *gain, *bias;
-} nn_norm;
+/* The value of a part, or none if there is no such part. */
+static inline mha_tensor nn_weight_value(const nn_weight *w)
+{
+    mha_tensor none = MHA_NO_TENSOR;
+    return w ? w->value : none;
+}
 
 typedef struct nn_weights {
     int64_t count;

@@ -1,7 +1,7 @@
 /* What lies inside a block: it fits together as the model's description says, in float64, for models of every shape and,
  * with MHA_MODELS, for those of every family; it is that of the sequence alone; and asking for it changes no bit. */
 #include "model/weights.h"
-#include "model/stack/stack.h"
+#include "program/attention.h"
 #include "nn/model/descriptions.h"
 #include "public/model.h"
 #include "support/contexts.h"
@@ -241,7 +241,7 @@ static void expect_head(const look *s, int64_t h)
 {
     const mha_model_inside *in = &s->o->inside;
     const nn_attention_config *a = nn_blocks_attention(s->c, s->l);
-    mha_layer_options shape = nn_stack_layer_options(&s->m->d, s->c, s->l, s->a.cross);
+    mha_layer_options shape = nn_attention_layer_options(&s->m->d, s->c, s->l, s->a.cross);
     int64_t T = in->k.size[2], D = s->a.width, g = h / (s->a.heads / s->a.kv_heads);
     const float *scores = head_row(s, in->scores, h), *weights = head_row(s, s->o->maps[in->attention], h);
     const float *q = head_row(s, in->q, h), *k = in->k.data, *v = in->v.data;

@@ -6,7 +6,7 @@
  *               `slow` times in `trained` tokens
  *     Llama 3   the same, where 1 - r rises from 0 to 1 as trained / wavelength goes from `slow` to `fast`
  *     long      f_i / divisors[T > trained][i] */
-#include "model/stack/stack.h"
+#include "program/attention.h"
 
 int64_t nn_rotary_regime(const nn_attention_config *a, int64_t tokens)
 {
