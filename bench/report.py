@@ -5,12 +5,14 @@
 Measurements take turns: ours and OpenBLAS's in one process, then PyTorch's on the arrays that the first one saved, so
 that nothing runs beside what is timed. With --device cuda PyTorch's part is cuda_beside.py, which times our kernels again, in
 turns with those of PyTorch's backends, and there is no chart. Leaves, in the folder of MHA, bench.json (a line a measurement), bench.md
-(tables for docs/SPEED.md) and bench.svg. Exit 1 if results differ, 2 on wrong use."""
+(tables) and bench.svg. `--page FILE` also puts the tables into a page such as docs/speed/numbers.md. Exit 1 if results differ, 2 on
+wrong use."""
 import datetime
 import json
 import math
 import os
 import pathlib
+import re
 import select
 import subprocess
 import sys
@@ -347,7 +349,7 @@ def describe(report):
 
 
 def tables(report, about):
-    """Markdown, to be taken over into docs/SPEED.md together with what was tried."""
+    """Markdown, a section for each type of numbers; `put_into` takes it over into docs/speed/numbers.md."""
     lines = []
     for dtype in report.dtypes:
         lines.append(f"## {dtype}, {plural(about['threads'])}, {about['isa']}, {about['machine']} ({about['date']})\n")
@@ -387,8 +389,26 @@ def gpu_tables(report, about):
     return "\n".join(lines) + "\n"
 
 
+def put_into(page, text):
+    """Puts the sections of `text` into the page: in place of one with the same heading of any date, or at its end."""
+    split = lambda markdown: re.split(r"^(?=## )", markdown, flags=re.MULTILINE)
+    name = lambda section: re.sub(r" \([-\d]+\)$", "", section.partition("\n")[0])
+    sections = split(page.read_text(encoding="utf-8"))
+    for new in split(text)[1:]:
+        at = next((i for i, old in enumerate(sections) if name(old) == name(new)), len(sections))
+        sections[at : at + 1] = [new]
+    page.write_text("\n\n".join(section.rstrip("\n") for section in sections) + "\n", encoding="utf-8")
+
+
 def main():
     mha, python, *args = sys.argv[1:]
+    page = None
+    if "--page" in args:
+        at = args.index("--page")
+        if len(args) < at + 2 or not pathlib.Path(args[at + 1]).is_file():
+            fail("bench: --page takes the path of a Markdown file")
+        page = pathlib.Path(args[at + 1])
+        del args[at : at + 2]
     if "--help" in args or "-h" in args or "--list" in args:
         os.execv(mha, [mha, "bench", *args])
     if "scaling" in args or "--pass=scaling" in args:  # which has no peers but those of mha bench, and a chart of its own
@@ -405,7 +425,10 @@ def main():
         sys.exit(130)
     about = describe(report)
     folder = report.folder
-    (folder / "bench.md").write_text((gpu_tables if report.gpu else tables)(report, about), encoding="utf-8")
+    text = (gpu_tables if report.gpu else tables)(report, about)
+    (folder / "bench.md").write_text(text, encoding="utf-8")
+    if page and not report.failures:
+        put_into(page, text)
     if not report.gpu:
         (folder / "bench.svg").write_text(chart.draw(report.rows, about), encoding="utf-8")
     if not report.as_json:

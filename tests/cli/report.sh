@@ -198,6 +198,18 @@ notices_when_results_differ() {
     [ $? = 1 ] && grep -q 'small_512 gemm f32 differs from torch by 0.25' "$work/err"
 }
 
+# A section of the same machine is replaced, whatever its date; others stay as they are.
+puts_tables_into_a_page() {
+    printf '# Page\n\nWords.\n\n## Other (2026-01-01)\n\nold\n' >"$work/page.md" && cp "$work/page.md" "$work/before.md"
+    run '' --peer none --dtype f32 --page "$work/page.md" && head -n 7 "$work/page.md" | cmp - "$work/before.md" &&
+        [ "$(grep -c '^| gemm | small_512 |' "$work/page.md")" = 1 ] || return 1
+    cp "$work/page.md" "$work/before.md" && sed -i 's/^\(## f32, .*(\)[-0-9]*)$/\11999-01-01)/' "$work/page.md" &&
+        grep -q 1999-01-01 "$work/page.md" && run '' --peer none --dtype f32 --page "$work/page.md" || return 1
+    sed 's/^| gemm.*//' "$work/page.md" >"$work/after.md" && sed 's/^| gemm.*//' "$work/before.md" | cmp - "$work/after.md" || return 1
+    run '' --page "$work/absent.md"
+    [ $? = 2 ] && [ ! -s "$work/out" ] && [ "$(wc -l <"$work/err")" = 1 ]
+}
+
 refuses_wrong_use() {
     run '' --pass nonsense
     [ $? = 2 ] && [ ! -s "$work/out" ] && [ "$(wc -l <"$work/err")" = 1 ] || return 1
@@ -217,6 +229,7 @@ check shows_tokens_a_second_beside_onnxruntime
 check shows_kernels_beside_ours_on_a_gpu
 check keeps_the_numbers_of_a_run_that_ends_early
 check notices_when_results_differ
+check puts_tables_into_a_page
 check refuses_wrong_use
 check leaves_nothing_else
 echo "$passed passed, $failed failed"
