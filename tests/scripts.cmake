@@ -7,6 +7,12 @@ if(MHA_COMMAND)
   mha_label(explain_command host)
 endif()
 
+if(MHA_COMMAND AND as_shipped)
+  # Commands and options that documents show.
+  add_test(NAME documents COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/documents.sh $<TARGET_FILE:mha_command>)
+  mha_label(documents host)
+endif()
+
 # Kernels, layers and operations as WebAssembly, in node. Plain C, which runs everywhere, runs in the tests of kernels alone.
 if(as_shipped AND TARGET mha_wasm)
   include(wasm/programs.cmake)

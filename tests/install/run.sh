@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs a build tree into a temporary prefix and tests what is there: the libraries themselves, programs built by
-# pkg-config and by find_package, the programs of README.md and of the headers, and the examples.
+# pkg-config and by find_package, the programs of README.md, of pages and of the headers, and the examples.
 #
 #     run.sh SOURCE BUILD      with CC, CXX, CMAKE and VERSION from the environment
 set -u
@@ -107,7 +107,7 @@ moved_tree() {
         libdir=$prefix/${libdir#"$work"/prefix/} && rm "$libdir"/libmha.so* "$libdir"/libmha-model.so* "$libdir"/cmake/mha/mha-shared*
 }
 
-# The program of a document: the first ```c block of README.md, the indented program at the top of a header.
+# The program of a document: the first ```c block of a page, the indented program at the top of a header.
 program_of() {
     case $1 in
         *.md) awk '/^```c$/ { on = 1; next } /^```/ && on { exit } on' "$source/$1" ;;
@@ -120,6 +120,11 @@ document_program() {
     # shellcheck disable=SC2086
     "$CC" -std=c11 $strict -I"$prefix/include" program.c -o program -L"$libdir" -lmha -lm &&
         LD_LIBRARY_PATH=$libdir ./program >printed && cat printed && [ -s printed ]
+}
+
+# It prints what the page says.
+page_program() {
+    document_program "$1" && sed -n '/^It prints$/,$ s/^    //p' "$source/$1" | head -n "$(wc -l <printed)" | diff - printed
 }
 
 # The program of mha_model.h, over a model that the command has trained for one step.
@@ -189,6 +194,8 @@ check every_initialiser_is_tried every_initialiser_is_tried
 check header_alone_c11 header_compiles_alone "$CC" -std=c11
 with "$CXX" header_alone_cxx11 header_compiles_alone "$CXX" -x c++ -std=c++11
 check program_of_readme document_program README.md
+check program_of_library_page page_program docs/library.md
+check program_of_gpu_page document_program docs/gpu.md
 check program_of_header document_program mha.h
 check program_of_ops_header document_program mha_ops.h
 with pkg-config pkg_config_knows_the_version pkg_config_knows_the_version
