@@ -1,9 +1,10 @@
-"""The examples of docstrings and of the README run."""
+"""The examples of docstrings and of both READMEs run."""
 
 import doctest
 import importlib
 import pathlib
 import pkgutil
+import re
 import tomllib
 
 import pytest
@@ -36,6 +37,14 @@ def test_readme():
     pytest.importorskip("jax")
     tried = doctest.testfile(str(README), module_relative=False)
     assert tried.failed == 0 and tried.attempted > 20
+
+
+def test_first_readme():
+    """The programs of the README of the whole project."""
+    programs = re.findall(r"^```python\n(.*?)^```$", (README.parents[2] / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert programs
+    for program in programs:
+        exec(compile(program, "README.md", "exec"), {})
 
 
 def test_version():
