@@ -154,7 +154,7 @@ static ref_heads heads_of(const nn_blocks_config *b, int64_t l, bool cross)
     h.causal = b->causal;
     h.window_left = a->window_left, h.window_right = a->window_right;
     h.rotary_base = a->rotary_base, h.rotary_width = a->rotary_width, h.rotary_interleaved = a->rotary_interleaved;
-    h.alibi = a->alibi, h.sinks = a->sinks;
+    h.alibi = a->alibi, h.alibi_scaled = a->alibi_scaled, h.sinks = a->sinks;
     return h;
 }
 
@@ -204,9 +204,9 @@ static ref_stack stack_of(const nn_stack_config *from)
 static ref_pool pool_of(nn_pool pool)
 {
     static const ref_pool pools[] = {
-        [NN_POOL_NONE] = REF_POOL_NONE, [NN_POOL_FIRST] = REF_POOL_FIRST, [NN_POOL_MEAN] = REF_POOL_MEAN,
-        [NN_POOL_LAST] = REF_POOL_LAST, [NN_POOL_BOTH] = REF_POOL_BOTH,   [NN_POOL_TWO] = REF_POOL_TWO,
-        [NN_POOL_REST] = REF_POOL_REST};
+        [NN_POOL_NONE] = REF_POOL_NONE, [NN_POOL_FIRST] = REF_POOL_FIRST,  [NN_POOL_MEAN] = REF_POOL_MEAN,
+        [NN_POOL_LAST] = REF_POOL_LAST, [NN_POOL_BOTH] = REF_POOL_BOTH,    [NN_POOL_TWO] = REF_POOL_TWO,
+        [NN_POOL_REST] = REF_POOL_REST, [NN_POOL_PICKED] = REF_POOL_PICKED};
     return pools[pool];
 }
 

@@ -55,12 +55,12 @@ void ref_norm_numbers(const ref_stack *s, const double *x, int64_t width, double
     *inverse = 1 / sqrt(squares / (double)width + s->epsilon);
 }
 
-void ref_norm_rows(const ref_pass *p, ref_norm norm, double *y, const double *x)
+void ref_norm_rows(const ref_pass *p, ref_norm norm, double *y, const double *x, int64_t rows)
 {
     int64_t M = norm.width;
     const double *gain = ref_part(p->t, norm.gain, true);
     const double *bias = ref_part(p->t, norm.bias, p->s->norm_bias && !p->s->rms);
-    for (int64_t i = 0; i < ref_rows(p); i++) {
+    for (int64_t i = 0; i < rows; i++) {
         double mean, inverse;
         ref_norm_numbers(p->s, x + i * M, M, &mean, &inverse);
         for (int64_t m = 0; m < M; m++) y[i * M + m] = (x[i * M + m] - mean) * inverse * gain[m] + (bias ? bias[m] : 0);
@@ -149,17 +149,20 @@ static void embed_patch(const ref_pass *p, double *e, int64_t b, int64_t t)
     free(pixels);
 }
 
+int64_t ref_token_position(const ref_stack *s, int64_t b, int64_t t)
+{
+    int64_t padded = 0;
+    if (s->padding < 0) return s->first_position + t;
+    for (int64_t k = 0; k <= t; k++) padded += s->tokens[b * s->T + k] == s->padding;
+    return s->tokens[b * s->T + t] == s->padding ? s->padding_place : s->first_position + t - padded;
+}
+
 /* Adds positions to rows (B*T,W) of sequence b. */
 static void add_positions(const ref_pass *p, double *e, int64_t W, int64_t b)
 {
     const ref_stack *s = p->s;
-    int64_t padded = 0;
-    for (int64_t t = 0; t < ref_length(s, b); t++) {
-        bool padding = s->padding >= 0 && s->tokens[b * s->T + t] == s->padding;
-        padded += padding;
-        int64_t place = padding ? s->padding_place : s->first_position + t - padded;
-        for (int64_t w = 0; w < W; w++) e[(b * s->T + t) * W + w] += position(p, place, w);
-    }
+    for (int64_t t = 0; t < ref_length(s, b); t++)
+        for (int64_t w = 0; w < W; w++) e[(b * s->T + t) * W + w] += position(p, ref_token_position(s, b, t), w);
 }
 
 void ref_embed(const ref_pass *p, double *e)
@@ -181,7 +184,7 @@ void ref_input(const ref_pass *p, double *x, const double *e)
     int64_t W = ref_table_width(s), count = ref_rows(p) * W;
     double *n = ref_zeros(count);
     memcpy(n, e, (size_t)count * sizeof *n);
-    if (s->input_norm) ref_norm_rows(p, ref_input_norm(s), n, e);
+    if (s->input_norm) ref_norm_rows(p, ref_input_norm(s), n, e, ref_rows(p));
     if (s->table_width)
         ref_linear(x, n, ref_part(p->t, s->at[REF_INPUT_PROJECTION], true),
                    ref_part(p->t, s->at[REF_INPUT_PROJECTION_BIAS], s->table_bias), ref_rows(p), s->width, W);
@@ -205,7 +208,8 @@ static void add_extras(const ref_pass *p, const ref_heads *h, bool cross, ref_la
 {
     int64_t w = h->rotary_width ? h->rotary_width : h->head_width, H = l->H, B = p->t->B;
     *extras = (ref_extras){.slopes = h->alibi ? ref_zeros(B * H) : NULL};
-    for (int64_t n = 0; h->alibi && n < B * H; n++) extras->slopes[n] = ref_alibi_slope(n % H, H);
+    double scale = !h->alibi_scaled ? 1 : isnan(h->scale) ? 1 / sqrt((double)h->head_width) : h->scale;
+    for (int64_t n = 0; h->alibi && n < B * H; n++) extras->slopes[n] = scale * ref_alibi_slope(n % H, H);
     l->attention.alibi_slopes = extras->slopes;
     if (!cross && p->s->relative_buckets) {
         l->attention.bias = extras->bias = ref_zeros(B * H * l->Tq * l->Tk);
@@ -253,29 +257,38 @@ ref_layer ref_attention_of(const ref_pass *p, ref_branch branch, const double *x
     return l;
 }
 
-void ref_hidden(const ref_pass *p, double *g, double *z, double *h, const double *x)
+void ref_clamp(double clamp, double *gate, double *times)
 {
-    const ref_stack *s = p->s;
-    const int64_t *at = p->block->at[REF_MLP];
-    int64_t rows = ref_rows(p);
-    ref_linear(z, x, ref_part(p->t, at[REF_FC1], true), ref_part(p->t, at[REF_FC1_BIAS], s->mlp_bias), rows, s->mlp,
-               s->width);
-    if (s->gated)
-        ref_linear(g, x, ref_part(p->t, at[REF_GATE], true), ref_part(p->t, at[REF_GATE_BIAS], s->mlp_bias), rows,
-                   s->mlp, s->width);
-    for (int64_t n = 0; n < rows * s->mlp; n++)
-        h[n] = s->gated ? ref_activate(s->activation, g[n]) * z[n] : ref_activate(s->activation, z[n]);
+    *gate = fmin(*gate, clamp);
+    *times = fmax(fmin(*times, clamp), -clamp) + 1;
 }
 
-static void mlp(const ref_pass *p, double *y, const double *x)
+void ref_hidden(const ref_pass *p, int64_t expert, int64_t rows, double *g, double *z, double *h, const double *x)
 {
     const ref_stack *s = p->s;
     const int64_t *at = p->block->at[REF_MLP];
-    int64_t count = ref_rows(p) * s->mlp;
-    double *g = ref_zeros(count), *z = ref_zeros(count), *h = ref_zeros(count);
-    ref_hidden(p, g, z, h, x);
-    ref_linear(y, h, ref_part(p->t, at[REF_FC2], true), ref_part(p->t, at[REF_FC2_BIAS], s->mlp_bias), ref_rows(p),
-               s->width, s->mlp);
+    int64_t M = s->width, N = s->mlp;
+    ref_linear(z, x, ref_part(p->t, at[REF_FC1] + expert * N * M, true),
+               ref_part(p->t, at[REF_FC1_BIAS] + expert * N, s->mlp_bias), rows, N, M);
+    if (s->gated)
+        ref_linear(g, x, ref_part(p->t, at[REF_GATE] + expert * N * M, true),
+                   ref_part(p->t, at[REF_GATE_BIAS] + expert * N, s->mlp_bias), rows, N, M);
+    for (int64_t n = 0; n < rows * N; n++) {
+        double gate = g[n], times = z[n];
+        if (s->clamp > 0) ref_clamp(s->clamp, &gate, &times);
+        h[n] = s->gated ? ref_activate(s->activation, gate) * times : ref_activate(s->activation, z[n]);
+    }
+}
+
+void ref_mlp(const ref_pass *p, int64_t expert, int64_t rows, double *y, const double *x)
+{
+    const ref_stack *s = p->s;
+    const int64_t *at = p->block->at[REF_MLP];
+    int64_t M = s->width, N = s->mlp;
+    double *g = ref_zeros(rows * N), *z = ref_zeros(rows * N), *h = ref_zeros(rows * N);
+    ref_hidden(p, expert, rows, g, z, h, x);
+    ref_linear(y, h, ref_part(p->t, at[REF_FC2] + expert * M * N, true),
+               ref_part(p->t, at[REF_FC2_BIAS] + expert * M, s->mlp_bias), rows, M, N);
     free(g);
     free(z);
     free(h);
@@ -284,7 +297,8 @@ static void mlp(const ref_pass *p, double *y, const double *x)
 void ref_apply(const ref_pass *p, ref_branch branch, double *y, const double *x)
 {
     if (branch == REF_MLP) {
-        (p->s->experts ? ref_experts : mlp)(p, y, x);
+        if (p->s->experts) ref_experts(p, y, x);
+        else ref_mlp(p, 0, ref_rows(p), y, x);
         return;
     }
     ref_extras extras;
@@ -335,23 +349,32 @@ static void scale_branch(const ref_pass *p, ref_branch branch, double *b)
     for (int64_t n = 0; scale && n < ref_rows(p) * p->s->width; n++) b[n] *= scale[n % p->s->width];
 }
 
-/* a = n(x) or x,  b = f(a),  c = n'(b) or b,  s = x + r c,  to = n(s) or s. */
+void ref_step_sum(const ref_pass *p, ref_branch branch, double *sum, const double *x, const double *a, const double *c)
+{
+    int64_t count = ref_rows(p) * p->s->width;
+    double *scaled = ref_zeros(count);
+    memcpy(scaled, c, (size_t)count * sizeof *scaled);
+    scale_branch(p, branch, scaled);
+    memcpy(sum, p->s->from_norm ? a : x, (size_t)count * sizeof *sum);
+    ref_add(sum, p->s->residual, scaled, count);
+    free(scaled);
+}
+
+/* a = n(x) or x,  c = n'(f(a)) or f(a),  s = x + r scale c,  to = n(s) or s. */
 void ref_step(const ref_pass *p, ref_branch branch, double *to, const double *from)
 {
     const ref_stack *s = p->s;
-    int64_t count = ref_rows(p) * s->width;
-    double *a = ref_zeros(count), *b = ref_zeros(count);
+    int64_t rows = ref_rows(p), count = rows * s->width;
+    double *a = ref_zeros(count), *c = ref_zeros(count);
     ref_norm norm = ref_norm_first_of(p, branch);
     memcpy(a, from, (size_t)count * sizeof *a);
-    if (ref_norm_before(p, branch)) ref_norm_rows(p, norm, a, from);
-    ref_apply(p, branch, b, a);
-    if (ref_norm_after(s)) ref_norm_rows(p, ref_norm_after_of(p, branch), b, b);
-    scale_branch(p, branch, b);
-    memcpy(to, s->from_norm ? a : from, (size_t)count * sizeof *to);
-    ref_add(to, s->residual, b, count);
-    if (ref_norm_behind(s)) ref_norm_rows(p, norm, to, to);
+    if (ref_norm_before(p, branch)) ref_norm_rows(p, norm, a, from, rows);
+    ref_apply(p, branch, c, a);
+    if (ref_norm_after(s)) ref_norm_rows(p, ref_norm_after_of(p, branch), c, c, rows);
+    ref_step_sum(p, branch, to, from, a, c);
+    if (ref_norm_behind(s)) ref_norm_rows(p, norm, to, to, rows);
     free(a);
-    free(b);
+    free(c);
 }
 
 /* to = x + r f(n1(x)) + r g(n2(x)). */
@@ -361,11 +384,11 @@ static void parallel_block(const ref_pass *p, double *to, const double *from)
     double *a = ref_zeros(count), *b = ref_zeros(count);
     memcpy(to, from, (size_t)count * sizeof *to);
     memcpy(a, from, (size_t)count * sizeof *a);
-    if (ref_norm_before(p, REF_SELF)) ref_norm_rows(p, ref_norm_first_of(p, REF_SELF), a, from);
+    if (ref_norm_before(p, REF_SELF)) ref_norm_rows(p, ref_norm_first_of(p, REF_SELF), a, from, ref_rows(p));
     ref_apply(p, REF_SELF, b, a);
     scale_branch(p, REF_SELF, b);
     ref_add(to, p->s->residual, b, count);
-    ref_norm_rows(p, ref_norm_of_mlp(p), a, from);
+    ref_norm_rows(p, ref_norm_of_mlp(p), a, from, ref_rows(p));
     ref_apply(p, REF_MLP, b, a);
     scale_branch(p, REF_MLP, b);
     ref_add(to, p->s->residual, b, count);
@@ -403,7 +426,7 @@ void ref_stack_forward(const ref_pass *p, double *hidden)
         block_forward(&block, hidden + (l + 1) * count, hidden + l * count);
     }
     memcpy(last + count, last, (size_t)count * sizeof *last);
-    if (s->final_norm) ref_norm_rows(p, ref_final_norm(s), last + count, last);
+    if (s->final_norm) ref_norm_rows(p, ref_final_norm(s), last + count, last, ref_rows(p));
 }
 
 /* ---- All of it --------------------------------------------------------------------------------------------------- */

@@ -29,8 +29,7 @@
  *     h = norm(a(Wt h + bt))                     where there are such a product and norm
  *     logits = cap(scale * (Wh h + bh))          cap(z) = softcap * tanh(z / softcap)
  *
- * The backward pass is for models without experts, frames, relative positions, padding tokens, a transform, `width_first`,
- * `from_norm`, branch scales, a second token before patches and the pools from REF_POOL_BOTH on.
+ * In the backward pass the experts that a row chooses are constant; gradients flow through the softmax of their scores.
  *
  * Rows at and past the length of a sequence are seen by nobody and counted nowhere. */
 #ifndef REF_TRANSFORMER_H
@@ -55,9 +54,10 @@ typedef enum ref_pool {
     REF_POOL_FIRST,
     REF_POOL_MEAN,
     REF_POOL_LAST,
-    REF_POOL_BOTH, /* the first row and the mean of the others, side by side */
-    REF_POOL_TWO,  /* the mean of the logits of the first row and of the second, which has a product of its own */
-    REF_POOL_REST  /* the mean of all rows but the first */
+    REF_POOL_BOTH,  /* the first row and the mean of the others, side by side */
+    REF_POOL_TWO,   /* the mean of the logits of the first row and of the second, which has a product of its own */
+    REF_POOL_REST,  /* the mean of all rows but the first */
+    REF_POOL_PICKED /* the row that `picked` names for each sequence */
 } ref_pool;
 typedef enum ref_scaling { REF_AS_IS, REF_LINEAR_SCALING, REF_DYNAMIC, REF_YARN, REF_LLAMA3, REF_LONG } ref_scaling;
 
@@ -147,8 +147,9 @@ typedef struct ref_heads {
     bool qk_norm_bias;    /* with a bias */
     int qk_norm_span;     /* as norm_span of a layer */
     bool in_bias, out_bias, sinks;
-    bool alibi;   /* slopes: see ref_alibi_slope */
-    double *maps; /* (B,H,Tq,Tk): the weights are left here; or NULL */
+    bool alibi;        /* slopes: see ref_alibi_slope */
+    bool alibi_scaled; /* slopes are multiplied by the scale of scores */
+    double *maps;      /* (B,H,Tq,Tk): the weights are left here; or NULL */
 } ref_heads;
 
 typedef struct ref_block {
@@ -177,7 +178,7 @@ typedef struct ref_stack {
     int64_t mlp;
     int64_t experts, experts_used; /* 0: one MLP */
     bool expert_bias;
-    double clamp; /* gated: a(min(g, clamp)) * (max(min(u, clamp), -clamp) + 1); 0: none */
+    double clamp; /* of gated experts: a(min(g, clamp)) * (max(min(u, clamp), -clamp) + 1); 0: none */
     int64_t relative_buckets, relative_distance; /* T5's bias; 0: none */
     bool gated, mlp_bias;
     ref_activation activation;
@@ -207,7 +208,8 @@ typedef struct ref_transformer {
 
     int64_t classes; /* 0: no logits, the rows are the result */
     ref_pool pool;
-    bool tied; /* Wh is REF_TOKENS of the last stack */
+    const int64_t *picked; /* (B): of REF_POOL_PICKED, rows counted from the first of each sequence */
+    bool tied;             /* Wh is REF_TOKENS of the last stack */
     bool bias;
     double scale, softcap;       /* of logits: 1 and 0 for none */
     int64_t output, bias_at;     /* where Wh (classes,M) and bh (classes) start */
@@ -267,15 +269,19 @@ static inline int64_t ref_rows(const ref_pass *p) { return p->t->B * p->s->T; }
 /* y (rows,N) = x (rows,K) w^T + b. */
 void ref_linear(double *y, const double *x, const double *w, const double *b, int64_t rows, int64_t N, int64_t K);
 
-/* The mean that a norm subtracts from a row x (width), and the inverse root that it multiplies with. y may be x. */
+/* The mean that a norm subtracts from a row x (width), and the inverse root that it multiplies with; and the norm of rows
+ * x (rows,width), where y may be x. */
 void ref_norm_numbers(const ref_stack *s, const double *x, int64_t width, double *mean, double *inverse);
-void ref_norm_rows(const ref_pass *p, ref_norm norm, double *y, const double *x);
+void ref_norm_rows(const ref_pass *p, ref_norm norm, double *y, const double *x, int64_t rows);
 
 double ref_activate(ref_activation a, double z);
 
 /* The numbers of patch n of image b: pixels (P). */
 void ref_patch(const ref_pass *p, double *pixels, int64_t b, int64_t n);
 static inline int64_t ref_pixels(const ref_stack *s) { return s->channels * s->patch * s->patch; }
+
+/* The row of the table of positions that token t of sequence b gets. */
+int64_t ref_token_position(const ref_stack *s, int64_t b, int64_t t);
 
 /* e (B*T,W) before the norm of the input; then x (B*T,M). */
 int64_t ref_table_width(const ref_stack *s);
@@ -310,10 +316,24 @@ void ref_frames(const ref_pass *p, double *e, int64_t b);
 /* y (B*T,M): a mixture of experts. */
 void ref_experts(const ref_pass *p, double *y, const double *x);
 
-/* y (B*T,M) = f(x) for a branch of the block. Of an MLP, unless NULL: g (B*T,mlp), what the gate multiplies, z
- * (B*T,mlp), and h (B*T,mlp), what goes into W2. */
+/* Their gradients: of the table of relative positions, from dbias (B,H,T,T); of the convolutions, from de (T,M) of
+ * sequence b; and of experts, dx (B*T,M) from dy (B*T,M). */
+void ref_relative_back(const ref_pass *p, const double *dbias, int64_t H);
+void ref_frames_back(const ref_pass *p, const double *de, int64_t b);
+void ref_experts_back(const ref_pass *p, double *dx, const double *dy, const double *x);
+
+/* ---- Branches and norms (transformer.c) --------------------------------------------------------------------------- */
+
+/* y (B*T,M) = f(x) for a branch of the block. */
 void ref_apply(const ref_pass *p, ref_branch branch, double *y, const double *x);
-void ref_hidden(const ref_pass *p, double *g, double *z, double *h, const double *x);
+
+/* What a clamp makes of a gate, and of what that multiplies. */
+void ref_clamp(double clamp, double *gate, double *times);
+
+/* y (rows,M): the MLP of an expert, 0 of a block without experts, for x (rows,M). On its way, g (rows,mlp) = Wg x + bg,
+ * z (rows,mlp) = W1 x + b1, both before the clamp, and h (rows,mlp), which W2 multiplies. */
+void ref_mlp(const ref_pass *p, int64_t expert, int64_t rows, double *y, const double *x);
+void ref_hidden(const ref_pass *p, int64_t expert, int64_t rows, double *g, double *z, double *h, const double *x);
 
 /* Whether branches have a norm before f, after f, and behind the sum; the norm that places other than REF_BOTH have,
  * and the one after f. */
@@ -322,6 +342,9 @@ bool ref_norm_after(const ref_stack *s);
 bool ref_norm_behind(const ref_stack *s);
 ref_norm ref_norm_first_of(const ref_pass *p, ref_branch branch);
 ref_norm ref_norm_after_of(const ref_pass *p, ref_branch branch);
+
+/* The sum of a branch (B*T,M): x, or a with `from_norm`, plus r times c, times the vector of the branch if it has one. */
+void ref_step_sum(const ref_pass *p, ref_branch branch, double *sum, const double *x, const double *a, const double *c);
 
 /* One branch of a block, with norms and sum: to, from (B*T,M). */
 void ref_step(const ref_pass *p, ref_branch branch, double *to, const double *from);
@@ -336,13 +359,29 @@ ref_norm ref_final_norm(const ref_stack *s);
 /* hidden (depth+2,B*T,M) of a stack. */
 void ref_stack_forward(const ref_pass *p, double *hidden);
 
-/* h (rows,M), or (rows,2M) of REF_POOL_BOTH: what logits are computed from, of the stack's final rows x (B*T,M). */
-void ref_pool_rows(const ref_pass *p, double *h, const double *x);
-
-/* The result, of the same rows x. */
+/* The result, of the stack's final rows x (B*T,M); and dx (B*T,M) from dout (rows,columns). */
 void ref_output(const ref_pass *p, double *out, const double *x);
+void ref_output_back(const ref_pass *p, double *dx, const double *dout, const double *x);
 
 /* The stack that the result is read from. */
 const ref_stack *ref_last(const ref_transformer *t);
+
+/* ---- Operations backward (transformer_backward.c): gradients are added to ------------------------------------------ */
+
+/* Where the gradient of a part goes, or NULL if the model does not have it. */
+double *ref_gradient(const ref_pass *p, int64_t at, bool wanted);
+
+/* Of y = x w^T + b, with w at `w` and b at `b`, -1 for none: dx (rows,K), unless NULL, from dy (rows,N). */
+void ref_linear_back(const ref_pass *p, double *dx, const double *dy, const double *x, int64_t w, int64_t b,
+                     int64_t rows, int64_t N, int64_t K);
+
+/* Of a norm of x (rows,width): dx from dy. */
+void ref_norm_back(const ref_pass *p, ref_norm norm, double *dx, const double *dy, const double *x, int64_t rows);
+
+/* The derivative of an activation. */
+double ref_slope(ref_activation a, double z);
+
+/* Of the MLP of an expert: dx (rows,M) from dy (rows,M). */
+void ref_mlp_back(const ref_pass *p, int64_t expert, int64_t rows, double *dx, const double *dy, const double *x);
 
 #endif

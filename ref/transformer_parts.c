@@ -1,4 +1,4 @@
-/* Parts of a transformer that few models have, in float64. */
+/* Parts of a transformer that few models have, in float64, forward and backward. */
 #include "transformer.h"
 
 #include <math.h>
@@ -56,96 +56,180 @@ static int64_t range_of(const ref_stack *s, bool causal, int64_t ahead)
     return offset + (range < ranges ? range : ranges - 1);
 }
 
+/* Where the number of element n of bias (B,H,T,T) stands in the table. */
+static int64_t relative_place(const ref_pass *p, int64_t n, int64_t H)
+{
+    int64_t T = p->s->T, j = n % T, i = n / T % T, h = n / (T * T) % H;
+    return range_of(p->s, p->block->self.causal, j - i) * H + h;
+}
+
 void ref_relative_bias(const ref_pass *p, double *bias, int64_t H)
 {
-    const ref_stack *s = p->s;
-    const double *table = ref_part(p->t, s->at[REF_RELATIVE], true);
-    int64_t T = s->T;
-    for (int64_t n = 0; n < p->t->B * H * T * T; n++) {
-        int64_t j = n % T, i = n / T % T, h = n / (T * T) % H;
-        bias[n] = table[range_of(s, p->block->self.causal, j - i) * H + h];
-    }
+    const double *table = ref_part(p->t, p->s->at[REF_RELATIVE], true);
+    for (int64_t n = 0; n < p->t->B * H * p->s->T * p->s->T; n++) bias[n] = table[relative_place(p, n, H)];
+}
+
+void ref_relative_back(const ref_pass *p, const double *dbias, int64_t H)
+{
+    double *dtable = ref_gradient(p, p->s->at[REF_RELATIVE], true);
+    for (int64_t n = 0; n < p->t->B * H * p->s->T * p->s->T; n++) dtable[relative_place(p, n, H)] += dbias[n];
 }
 
 /* ---- Audio frames ----------------------------------------------------------------------------------------------- */
 
-/* Row t of a convolution over three frames of x (count,width): gelu(W (x[at-1], x[at], x[at+1]) + b), at = step t. */
-static void convolve(const ref_pass *p, double *y, int at_weight, const double *x, int64_t count, int64_t width,
-                     int64_t at)
+/* A convolution over three frames, in steps of `step`: row t of z (count / step,M) is
+ *
+ *     W (x[at-1], x[at], x[at+1]) + b      at = step * t, x (count,width), zero outside */
+typedef struct convolution {
+    int weight; /* its part; the bias is the next */
+    int64_t count, width, step;
+} convolution;
+
+/* Whether frame k of three, for row t, is there; *place: which it is. */
+static bool frame_of(const convolution *c, int64_t t, int64_t k, int64_t *place)
 {
-    int64_t M = p->s->width;
-    const double *weight = ref_part(p->t, p->s->at[at_weight], true),
-                 *bias = ref_part(p->t, p->s->at[at_weight + 1], true);
-    for (int64_t m = 0; m < M; m++) {
-        double sum = bias[m];
-        for (int64_t c = 0; c < width; c++)
-            for (int64_t k = 0; k < 3; k++)
-                if (at + k - 1 >= 0 && at + k - 1 < count)
-                    sum += weight[(m * width + c) * 3 + k] * x[(at + k - 1) * width + c];
-        y[m] = ref_activate(REF_GELU, sum);
+    *place = t * c->step + k - 1;
+    return *place >= 0 && *place < c->count;
+}
+
+static void convolve(const ref_pass *p, const convolution *c, double *z, const double *x)
+{
+    int64_t M = p->s->width, at;
+    const double *weight = ref_part(p->t, p->s->at[c->weight], true),
+                 *bias = ref_part(p->t, p->s->at[c->weight + 1], true);
+    for (int64_t n = 0; n < c->count / c->step * M; n++) {
+        z[n] = bias[n % M];
+        for (int64_t i = 0; i < c->width * 3; i++)
+            if (frame_of(c, n / M, i % 3, &at)) z[n] += weight[n % M * c->width * 3 + i] * x[at * c->width + i / 3];
     }
+}
+
+static void convolve_back(const ref_pass *p, const convolution *c, double *dx, const double *dz, const double *x)
+{
+    int64_t M = p->s->width, at;
+    const double *weight = ref_part(p->t, p->s->at[c->weight], true);
+    double *dweight = ref_gradient(p, p->s->at[c->weight], true),
+           *dbias = ref_gradient(p, p->s->at[c->weight + 1], true);
+    for (int64_t n = 0; n < c->count / c->step * M; n++) {
+        dbias[n % M] += dz[n];
+        for (int64_t i = 0; i < c->width * 3; i++) {
+            int64_t w = n % M * c->width * 3 + i;
+            if (!frame_of(c, n / M, i % 3, &at)) continue;
+            dweight[w] += dz[n] * x[at * c->width + i / 3];
+            if (dx) dx[at * c->width + i / 3] += dz[n] * weight[w];
+        }
+    }
+}
+
+/* On the way to the rows of sequence b: its features x (2T,bins), z (2T,M) and z2 (T,M), each before its GELU, and
+ * u (2T,M) after it. */
+typedef struct frames {
+    convolution first, second;
+    double *x, *z, *u, *z2;
+} frames;
+
+static frames frames_make(const ref_pass *p, int64_t b)
+{
+    int64_t T = p->s->T, M = p->s->width, bins = p->s->bins;
+    frames f = {{REF_CONV1, 2 * T, bins, 1}, {REF_CONV2, 2 * T, M, 2}, NULL, NULL, NULL, NULL};
+    f.x = ref_zeros(2 * T * bins), f.z = ref_zeros(2 * T * M), f.u = ref_zeros(2 * T * M), f.z2 = ref_zeros(T * M);
+    for (int64_t n = 0; n < 2 * T * bins; n++) f.x[n] = p->s->features[(b * bins + n % bins) * 2 * T + n / bins];
+    convolve(p, &f.first, f.z, f.x);
+    for (int64_t n = 0; n < 2 * T * M; n++) f.u[n] = ref_activate(REF_GELU, f.z[n]);
+    convolve(p, &f.second, f.z2, f.u);
+    return f;
+}
+
+static void frames_free(frames *f)
+{
+    free(f->x);
+    free(f->z);
+    free(f->u);
+    free(f->z2);
 }
 
 void ref_frames(const ref_pass *p, double *e, int64_t b)
 {
-    const ref_stack *s = p->s;
-    int64_t T = s->T, M = s->width, bins = s->bins;
-    double *x = ref_zeros(2 * T * bins), *u = ref_zeros(2 * T * M);
-    for (int64_t n = 0; n < 2 * T * bins; n++) x[n] = s->features[(b * bins + n % bins) * 2 * T + n / bins];
-    for (int64_t t = 0; t < 2 * T; t++) convolve(p, u + t * M, REF_CONV1, x, 2 * T, bins, t);
-    for (int64_t t = 0; t < T; t++) convolve(p, e + t * M, REF_CONV2, u, 2 * T, M, 2 * t);
-    free(x);
-    free(u);
+    frames f = frames_make(p, b);
+    for (int64_t n = 0; n < p->s->T * p->s->width; n++) e[n] = ref_activate(REF_GELU, f.z2[n]);
+    frames_free(&f);
+}
+
+void ref_frames_back(const ref_pass *p, const double *de, int64_t b)
+{
+    int64_t rows = p->s->T * p->s->width;
+    frames f = frames_make(p, b);
+    double *dz2 = ref_zeros(rows), *d = ref_zeros(2 * rows);
+    for (int64_t n = 0; n < rows; n++) dz2[n] = de[n] * ref_slope(REF_GELU, f.z2[n]);
+    convolve_back(p, &f.second, d, dz2, f.u);
+    for (int64_t n = 0; n < 2 * rows; n++) d[n] *= ref_slope(REF_GELU, f.z[n]);
+    convolve_back(p, &f.first, NULL, d, f.x);
+    frames_free(&f);
+    free(dz2);
+    free(d);
 }
 
 /* ---- Experts ---------------------------------------------------------------------------------------------------- */
 
-/* y (M) += share * the MLP of expert n for x (M). */
-static void add_expert(const ref_pass *p, double *y, double share, int64_t n, const double *x)
+/* share (E): the softmax of the scores of the experts that x (M) chooses, 0 for the others; of equal scores the first. */
+static void choose(const ref_pass *p, double *share, const double *x)
 {
     const ref_stack *s = p->s;
     const int64_t *at = p->block->at[REF_MLP];
-    int64_t M = s->width, N = s->mlp;
-    double *g = ref_zeros(N), *z = ref_zeros(N), *out = ref_zeros(M);
-    ref_linear(z, x, ref_part(p->t, at[REF_FC1], true) + n * N * M,
-               s->mlp_bias ? ref_part(p->t, at[REF_FC1_BIAS], true) + n * N : NULL, 1, N, M);
-    if (s->gated)
-        ref_linear(g, x, ref_part(p->t, at[REF_GATE], true) + n * N * M,
-                   s->mlp_bias ? ref_part(p->t, at[REF_GATE_BIAS], true) + n * N : NULL, 1, N, M);
-    for (int64_t i = 0; i < N; i++) {
-        if (s->clamp > 0) g[i] = fmin(g[i], s->clamp), z[i] = fmax(fmin(z[i], s->clamp), -s->clamp) + 1;
-        z[i] = s->gated ? ref_activate(s->activation, g[i]) * z[i] : ref_activate(s->activation, z[i]);
+    int64_t E = s->experts;
+    double sum = 0, *score = ref_zeros(E);
+    ref_linear(score, x, ref_part(p->t, at[REF_ROUTER], true), ref_part(p->t, at[REF_ROUTER_BIAS], s->expert_bias), 1,
+               E, s->width);
+    for (int64_t n = 0; n < E; n++) {
+        int64_t better = 0;
+        for (int64_t k = 0; k < E; k++) better += score[k] > score[n] || (score[k] == score[n] && k < n);
+        share[n] = better < s->experts_used ? exp(score[n]) : 0;
+        sum += share[n];
     }
-    ref_linear(out, z, ref_part(p->t, at[REF_FC2], true) + n * M * N,
-               s->mlp_bias ? ref_part(p->t, at[REF_FC2_BIAS], true) + n * M : NULL, 1, M, N);
-    ref_add(y, share, out, M);
-    free(g);
-    free(z);
-    free(out);
+    for (int64_t n = 0; n < E; n++) share[n] /= sum;
+    free(score);
 }
 
 void ref_experts(const ref_pass *p, double *y, const double *x)
 {
+    int64_t M = p->s->width, E = p->s->experts;
+    double *share = ref_zeros(E), *out = ref_zeros(M);
+    for (int64_t i = 0; i < ref_rows(p); i++, x += M, y += M) {
+        choose(p, share, x);
+        for (int64_t m = 0; m < M; m++) y[m] = 0;
+        for (int64_t n = 0; n < E; n++) {
+            if (share[n] == 0) continue;
+            ref_mlp(p, n, 1, out, x);
+            ref_add(y, share[n], out, M);
+        }
+    }
+    free(share);
+    free(out);
+}
+
+/* y = sum_n p_n y_n, with p the softmax of the scores s:  dy_n = p_n dy,  dp_n = dy . y_n,
+ *
+ *     ds_n = p_n (dp_n - sum_k p_k dp_k) */
+void ref_experts_back(const ref_pass *p, double *dx, const double *dy, const double *x)
+{
     const ref_stack *s = p->s;
     const int64_t *at = p->block->at[REF_MLP];
     int64_t M = s->width, E = s->experts;
-    double *score = ref_zeros(E);
-    bool *chosen = calloc((size_t)E, sizeof *chosen);
-    if (!chosen) abort();
-    for (int64_t i = 0; i < ref_rows(p); i++) {
-        double sum = 0;
-        ref_linear(score, x + i * M, ref_part(p->t, at[REF_ROUTER], true),
-                   ref_part(p->t, at[REF_ROUTER_BIAS], s->expert_bias), 1, E, M);
+    double *share = ref_zeros(E), *ds = ref_zeros(E), *out = ref_zeros(M), *dout = ref_zeros(M);
+    for (int64_t i = 0; i < ref_rows(p); i++, x += M, dx += M, dy += M) {
+        double mean = 0;
+        choose(p, share, x);
         for (int64_t n = 0; n < E; n++) {
-            int64_t better = 0;
-            for (int64_t k = 0; k < E; k++) better += score[k] > score[n] || (score[k] == score[n] && k < n);
-            chosen[n] = better < s->experts_used;
-            if (chosen[n]) sum += exp(score[n]);
+            ds[n] = 0;
+            if (share[n] == 0) continue;
+            ref_mlp(p, n, 1, out, x);
+            for (int64_t m = 0; m < M; m++) ds[n] += dy[m] * out[m], dout[m] = share[n] * dy[m];
+            ref_mlp_back(p, n, 1, dx, dout, x);
+            mean += share[n] * ds[n];
         }
-        for (int64_t m = 0; m < M; m++) y[i * M + m] = 0;
-        for (int64_t n = 0; n < E; n++)
-            if (chosen[n]) add_expert(p, y + i * M, exp(score[n]) / sum, n, x + i * M);
+        for (int64_t n = 0; n < E; n++) ds[n] = share[n] * (ds[n] - mean);
+        ref_linear_back(p, dx, ds, x, at[REF_ROUTER], s->expert_bias ? at[REF_ROUTER_BIAS] : -1, 1, E, M);
     }
-    free(score);
-    free(chosen);
+    double *all[] = {share, ds, out, dout};
+    for (int n = 0; n < 4; n++) free(all[n]);
 }
