@@ -178,7 +178,8 @@ typedef struct ref_stack {
     int64_t mlp;
     int64_t experts, experts_used; /* 0: one MLP */
     bool expert_bias;
-    double clamp; /* of gated experts: a(min(g, clamp)) * (max(min(u, clamp), -clamp) + 1); 0: none */
+    double *expert_margin; /* lowered to the least margin between experts that a token chooses and others; or NULL */
+    double clamp;          /* of gated experts: a(min(g, clamp)) * (max(min(u, clamp), -clamp) + 1); 0: none */
     int64_t relative_buckets, relative_distance; /* T5's bias; 0: none */
     bool gated, mlp_bias;
     ref_activation activation;

@@ -171,8 +171,17 @@ void ref_frames_back(const ref_pass *p, const double *de, int64_t b)
 
 /* ---- Experts ---------------------------------------------------------------------------------------------------- */
 
-/* share (E): the softmax of the scores of the experts that x (M) chooses, 0 for the others; of equal scores the first. */
-static void choose(const ref_pass *p, double *share, const double *x)
+/* Lowers the margin by a row with these scores and shares. */
+static void find_margin(const ref_stack *s, const double *score, const double *share)
+{
+    for (int64_t n = 0; n < s->experts; n++)
+        for (int64_t k = 0; k < s->experts; k++)
+            if (share[n] > 0 && share[k] == 0) *s->expert_margin = fmin(*s->expert_margin, score[n] - score[k]);
+}
+
+/* share (E): the softmax of the scores of the experts that x (M) chooses, 0 for the others; of equal scores the first.
+ * `counts`: the row is of a token. */
+static void choose(const ref_pass *p, double *share, const double *x, bool counts)
 {
     const ref_stack *s = p->s;
     const int64_t *at = p->block->at[REF_MLP];
@@ -187,6 +196,7 @@ static void choose(const ref_pass *p, double *share, const double *x)
         sum += share[n];
     }
     for (int64_t n = 0; n < E; n++) share[n] /= sum;
+    if (counts && s->expert_margin) find_margin(s, score, share);
     free(score);
 }
 
@@ -195,7 +205,7 @@ void ref_experts(const ref_pass *p, double *y, const double *x)
     int64_t M = p->s->width, E = p->s->experts;
     double *share = ref_zeros(E), *out = ref_zeros(M);
     for (int64_t i = 0; i < ref_rows(p); i++, x += M, y += M) {
-        choose(p, share, x);
+        choose(p, share, x, i % p->s->T < ref_length(p->s, i / p->s->T));
         for (int64_t m = 0; m < M; m++) y[m] = 0;
         for (int64_t n = 0; n < E; n++) {
             if (share[n] == 0) continue;
@@ -218,7 +228,7 @@ void ref_experts_back(const ref_pass *p, double *dx, const double *dy, const dou
     double *share = ref_zeros(E), *ds = ref_zeros(E), *out = ref_zeros(M), *dout = ref_zeros(M);
     for (int64_t i = 0; i < ref_rows(p); i++, x += M, dx += M, dy += M) {
         double mean = 0;
-        choose(p, share, x);
+        choose(p, share, x, false);
         for (int64_t n = 0; n < E; n++) {
             ds[n] = 0;
             if (share[n] == 0) continue;

@@ -168,7 +168,7 @@ static void add_input(nn_input_config *in, rng *r, bool decoder)
     }
 }
 
-nn_description description_random_forward(rng *r, uint64_t n, stacks which)
+nn_description description_random_all(rng *r, uint64_t n, stacks which)
 {
     nn_description d = description_random(r, n, which);
     nn_stack_config *const sides[] = {&d.encoder, &d.decoder}, *last = &sides[which != ENCODER_ONLY][0];
@@ -187,6 +187,166 @@ nn_description description_random_forward(rng *r, uint64_t n, stacks which)
         o->transform_activation = (mha_activation)(n % (MHA_RELU_SQUARED + 1));
     }
     return d;
+}
+
+/* ---- One part at a time ----------------------------------------------------------------------------------------- */
+
+/* What a model has beside two blocks that read tokens at learned positions, and logits of every row. */
+static const struct single {
+    const char *name;
+    nn_input_kind kind;
+    bool pair; /* a decoder like the encoder, behind it */
+    bool sines, padding, norm, distilled;
+    int64_t width; /* of the table of tokens */
+    bool width_first;
+    int64_t experts, used;
+    bool gated, clamp, expert_bias;
+    bool relative, causal;
+    nn_norm_place place;
+    bool scales, parallel, one_norm, from_norm, bare_start;
+    nn_pool pool;
+    int64_t transform;
+    bool transform_norm, tied, no_logits, capped;
+} singles[] = {
+    {"experts", .experts = 4, .used = 2},
+    {"one expert of four, scores with biases", .experts = 4, .used = 1, .expert_bias = true},
+    {"all of three experts", .experts = 3, .used = 3},
+    {"gated experts", .experts = 4, .used = 2, .gated = true},
+    {"gated experts with a clamp", .experts = 4, .used = 2, .gated = true, .clamp = true, .expert_bias = true},
+    {"relative positions to both sides", .relative = true},
+    {"relative positions of earlier tokens", .relative = true, .causal = true},
+    {"relative positions of a pair", .relative = true, .pair = true},
+    {"padding, learned positions", .padding = true},
+    {"padding, sines", .padding = true, .sines = true},
+    {"padding of a pair", .padding = true, .pair = true},
+    {"frames, learned positions", .kind = NN_INPUT_FRAMES},
+    {"frames, sines", .kind = NN_INPUT_FRAMES, .sines = true},
+    {"frames before a decoder", .kind = NN_INPUT_FRAMES, .pair = true},
+    {"transform", .transform = 6},
+    {"transform and norm", .transform = 6, .transform_norm = true, .pool = NN_POOL_LAST},
+    {"transform without logits", .transform = 6, .no_logits = true, .pool = NN_POOL_FIRST},
+    {"norm before the logits", .transform_norm = true, .pool = NN_POOL_MEAN},
+    {"norm of rows without logits", .transform_norm = true, .no_logits = true},
+    {"transform to the width of a tied table", .width = 6, .transform = 6, .transform_norm = true, .tied = true},
+    {"product before positions", .width = 6, .width_first = true},
+    {"products before positions and before tied logits", .width = 6, .width_first = true, .transform = 6, .tied = true},
+    {"second token", .kind = NN_INPUT_PATCHES, .distilled = true, .pool = NN_POOL_FIRST},
+    {"norm of patches", .kind = NN_INPUT_PATCHES, .norm = true, .pool = NN_POOL_FIRST},
+    {"scales of branches, norms before them", .scales = true, .pair = true},
+    {"scales of branches, norms behind sums", .scales = true, .pair = true, .place = NN_NORM_BEHIND},
+    {"scales of branches, norms before and after them", .scales = true, .pair = true, .place = NN_NORM_BOTH},
+    {"scales of branches, norms after them", .scales = true, .pair = true, .place = NN_NORM_AFTER},
+    {"scales of parallel branches", .scales = true, .parallel = true},
+    {"scales of parallel branches with one norm", .scales = true, .parallel = true, .one_norm = true},
+    {"branches added to their norms", .from_norm = true, .pair = true},
+    {"no first norm", .bare_start = true},
+    {"no first norm of parallel branches", .bare_start = true, .parallel = true},
+    {"no first norm, branches added to the others", .bare_start = true, .from_norm = true},
+    {"first row and mean of the others", .kind = NN_INPUT_PATCHES, .pool = NN_POOL_BOTH},
+    {"first row and mean of the others, transform", .kind = NN_INPUT_PATCHES, .pool = NN_POOL_BOTH, .transform = 6},
+    {"mean of all rows but the first", .kind = NN_INPUT_PATCHES, .pool = NN_POOL_REST},
+    {"two rows with products of their own", .kind = NN_INPUT_PATCHES, .distilled = true, .pool = NN_POOL_TWO},
+    {"two rows, capped", .kind = NN_INPUT_PATCHES, .distilled = true, .pool = NN_POOL_TWO, .capped = true},
+    {"picked rows", .pair = true, .pool = NN_POOL_PICKED},
+    {"picked rows, transform", .pair = true, .pool = NN_POOL_PICKED, .transform = 6},
+};
+
+static nn_input_config single_input(const struct single *p)
+{
+    nn_stack_config defaults = NN_STACK_DEFAULTS;
+    nn_input_config in = defaults.input;
+    in.kind = p->kind;
+    in.position_kind = p->sines ? NN_POSITIONS_SINUSOIDAL : NN_POSITIONS_LEARNED;
+    in.norm = p->norm;
+    if (p->kind == NN_INPUT_PATCHES) {
+        in.channels = 2, in.patch = 2, in.rows = 4, in.columns = 6;
+        in.class_token = true, in.distilled = p->distilled;
+        return in;
+    }
+    in.positions = 5;
+    if (p->kind == NN_INPUT_FRAMES) return in.bins = 3, in;
+    in.positions = 40, in.vocabulary = 7;
+    in.width = p->width, in.width_bias = true, in.width_first = p->width_first;
+    if (p->padding) in.padding = 1, in.first_position = 2;
+    return in;
+}
+
+static nn_blocks_config single_blocks(const struct single *p)
+{
+    nn_stack_config defaults = NN_STACK_DEFAULTS;
+    nn_blocks_config b = defaults.blocks;
+    b.width = 8, b.depth = 2, b.heads = 2, b.mlp = 12;
+    b.experts = p->experts, b.experts_used = p->used, b.expert_bias = p->expert_bias;
+    b.gated = p->gated, b.clamp = p->clamp ? 0.5f : 0;
+    b.place = p->place, b.final_norm = p->place != NN_NORM_BEHIND;
+    b.parallel = p->parallel, b.one_norm = p->one_norm, b.branch_scale = p->scales;
+    b.from_norm = p->from_norm, b.bare_start = p->bare_start, b.causal = p->causal;
+    if (p->relative) b.attention[0].relative_buckets = 6, b.attention[0].relative_distance = 5;
+    return b;
+}
+
+bool description_with_part(nn_description *d, int64_t n, const char **name)
+{
+    if (n >= (int64_t)(sizeof singles / sizeof *singles)) return false;
+    const struct single *p = &singles[n];
+    struct single second = *p;
+    second.kind = NN_INPUT_TOKENS, second.causal = true;
+    *name = p->name;
+    *d = (nn_description){.encoder = {single_input(p), single_blocks(p)}, .decoder = NN_STACK_DEFAULTS};
+    if (p->pair) d->decoder = (nn_stack_config){single_input(&second), single_blocks(&second)};
+    d->output = (nn_output_config){.classes = p->no_logits ? 0 : p->tied ? 7 : 5, .pool = p->pool, .scale = 1};
+    d->output.tied = p->tied, d->output.bias = !p->no_logits, d->output.softcap = p->capped ? 2 : 0;
+    d->output.transform = p->transform, d->output.transform_norm = p->transform_norm;
+    d->output.transform_bias = true, d->output.transform_activation = MHA_TANH;
+    d->output.follows = p->pool == NN_POOL_PICKED;
+    return true;
+}
+
+/* ---- Parts that are not trained --------------------------------------------------------------------------------- */
+
+static bool is_linear(const nn_stack_config *s) { return s->blocks.activation == MHA_LINEAR; }
+static bool has_frames(const nn_stack_config *s) { return s->input.kind == NN_INPUT_FRAMES; }
+static bool has_padding(const nn_stack_config *s) { return s->input.padding >= 0; }
+static bool has_width_first(const nn_stack_config *s) { return s->input.width_first; }
+static bool has_second_token(const nn_stack_config *s) { return s->input.distilled; }
+static bool has_patch_norm(const nn_stack_config *s) { return s->input.kind == NN_INPUT_PATCHES && s->input.norm; }
+static bool has_experts(const nn_stack_config *s) { return s->blocks.experts; }
+static bool has_from_norm(const nn_stack_config *s) { return s->blocks.from_norm; }
+static bool has_scales(const nn_stack_config *s) { return s->blocks.branch_scale; }
+static bool has_relative(const nn_stack_config *s) { return s->blocks.attention[0].relative_buckets; }
+static bool has_transform(const nn_output_config *o) { return o->transform || o->transform_norm; }
+static bool has_pool(const nn_output_config *o) { return o->pool >= NN_POOL_BOTH; }
+
+/* To have a part trained is to delete its row: tests then compare its gradients with the oracle's. */
+static const struct refusal {
+    const char *why;
+    bool (*of_stack)(const nn_stack_config *);
+    bool (*of_output)(const nn_output_config *);
+} refusals[] = {
+    {"blocks without an activation", is_linear, NULL},
+    {"audio frames", has_frames, NULL},
+    {"tokens of padding before the first position", has_padding, NULL},
+    {"a product before positions", has_width_first, NULL},
+    {"a second token", has_second_token, NULL},
+    {"a norm of patches", has_patch_norm, NULL},
+    {"experts", has_experts, NULL},
+    {"branches added to their norms", has_from_norm, NULL},
+    {"scales of branches", has_scales, NULL},
+    {"relative positions", has_relative, NULL},
+    {"a transform before the logits, or its norm", NULL, has_transform},
+    {"a pool that reads several rows, or a picked one", NULL, has_pool},
+};
+
+const char *description_refused(const nn_description *d)
+{
+    const nn_stack_config *sides[] = {&d->encoder, &d->decoder};
+    for (size_t n = 0; n < sizeof refusals / sizeof *refusals; n++) {
+        const struct refusal *r = &refusals[n];
+        for (int k = 0; r->of_stack && k < 2; k++)
+            if (sides[k]->blocks.depth && r->of_stack(sides[k])) return r->why;
+        if (r->of_output && r->of_output(&d->output)) return r->why;
+    }
+    return NULL;
 }
 
 static int stack_words(const nn_stack_config *s, const char *name, char *text, size_t size)
@@ -209,12 +369,6 @@ const char *description_words(const nn_description *d, char *text, size_t size)
     snprintf(text + at, size - (size_t)at, "classes %d, pool %d%s", (int)d->output.classes, (int)d->output.pool,
              d->output.tied ? ", tied" : "");
     return text;
-}
-
-bool description_trains(const nn_description *d)
-{
-    const nn_blocks_config *e = &d->encoder.blocks, *b = &d->decoder.blocks;
-    return (!e->depth || e->activation != MHA_LINEAR) && (!b->depth || b->activation != MHA_LINEAR);
 }
 
 /* ---- Cases ------------------------------------------------------------------------------------------------------ */
@@ -279,6 +433,19 @@ static void draw_sequences(model_case *c, int n, rng *r, int64_t tokens, bool pa
     }
 }
 
+/* The rows of the last stack that a pool may pick. */
+static void pick_rows(model_case *c, rng *r)
+{
+    const ref_stack *last = ref_last(&c->oracle.ref);
+    c->picked = array(c->batch.B, sizeof *c->picked);
+    c->rows = array(c->batch.B, sizeof *c->rows);
+    for (int64_t b = 0; b < c->batch.B; b++) {
+        c->picked[b] = rng_between(r, 0, ref_length(last, b) - 1);
+        c->rows[b] = b * last->T + c->picked[b];
+    }
+    c->oracle.ref.picked = c->picked;
+}
+
 model_case *model_case_make(const nn_description *d, rng *r, int64_t B, int64_t tokens, bool padded)
 {
     model_case *c = array(1, sizeof *c);
@@ -292,7 +459,24 @@ model_case *model_case_make(const nn_description *d, rng *r, int64_t B, int64_t 
     c->oracle.ref.B = B;
     if (d->encoder.blocks.depth) draw_sequences(c, 0, r, tokens, padded);
     if (d->decoder.blocks.depth) draw_sequences(c, 1, r, tokens, padded);
+    if (d->output.pool == NN_POOL_PICKED) pick_rows(c, r);
     return c;
+}
+
+void model_case_separate(model_case *c, rng *r, double margin)
+{
+    ref_transformer *t = &c->oracle.ref;
+    double *out = array(ref_transformer_rows(t) * ref_transformer_columns(t), sizeof *out), least = 0;
+    t->encoder.expert_margin = t->decoder.expert_margin = &least;
+    for (int draws = 0; least < margin; draws++) {
+        if (draws == 1000) abort();
+        if (draws) draw_parameters(c, r);
+        for (int64_t n = 0; n < c->count; n++) c->oracle.numbers[n] = (double)c->parameters[n];
+        least = INFINITY;
+        ref_transformer_forward(t, out, NULL, NULL);
+    }
+    t->encoder.expert_margin = t->decoder.expert_margin = NULL;
+    free(out);
 }
 
 void model_case_free(model_case *c)
@@ -304,10 +488,17 @@ void model_case_free(model_case *c)
         free(c->images[n]);
         free(c->pixels[n]);
     }
+    free(c->picked);
+    free(c->rows);
     free(c->parts);
     free(c->parameters);
     bench_oracle_free(&c->oracle);
     free(c);
+}
+
+nn_call model_case_call(const model_case *c)
+{
+    return (nn_call){.rows = c->rows, .row_count = c->rows ? c->batch.B : 0};
 }
 
 nn_model_options model_case_options(const model_case *c, bool training)

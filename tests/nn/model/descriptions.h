@@ -13,14 +13,17 @@ typedef enum stacks { ENCODER_ONLY, DECODER_ONLY, ENCODER_DECODER, STACKS } stac
 /* Description n of a generator: the kinds of norms, activations, positions and pools take turns, the rest is drawn. */
 nn_description description_random(rng *r, uint64_t n, stacks which);
 
-/* The same with parts that have no backward pass: experts, audio frames, relative positions, other pools, ... */
-nn_description description_random_forward(rng *r, uint64_t n, stacks which);
+/* The same with parts that few models have: experts, audio frames, relative positions, other pools, ... */
+nn_description description_random_all(rng *r, uint64_t n, stacks which);
+
+/* A small model with one of those parts and little else; `name` says which. Returns false behind the last. */
+bool description_with_part(nn_description *d, int64_t n, const char **name);
+
+/* Why the model is not trained: the first of its parts that has no backward pass yet; NULL if all have. */
+const char *description_refused(const nn_description *d);
 
 /* One line about it. Returns `text`. */
 const char *description_words(const nn_description *d, char *text, size_t size);
-
-/* Whether all activations have a backward pass. */
-bool description_trains(const nn_description *d);
 
 typedef struct model_case {
     nn_description d;
@@ -35,11 +38,20 @@ typedef struct model_case {
     int64_t *lengths[2];
     float *images[2];  /* or features */
     double *pixels[2]; /* the same for the oracle */
+    int64_t *picked;   /* (B): the row of each sequence that NN_POOL_PICKED reads, */
+    int64_t *rows;     /* and its place among the rows of all */
 } model_case;
 
 /* A batch of B sequences. Of stacks that read tokens they have up to `tokens` tokens, some of them fewer if `padded`. */
 model_case *model_case_make(const nn_description *d, rng *r, int64_t B, int64_t tokens, bool padded);
 void model_case_free(model_case *c);
+
+/* Draws other parameters until no token has two experts nearly alike, of which rounding could choose the other one: their
+ * scores differ by `margin`. */
+void model_case_separate(model_case *c, rng *r, double margin);
+
+/* What a pass over the batch needs beside it. */
+nn_call model_case_call(const model_case *c);
 
 /* The options of a model that this case fits into. */
 nn_model_options model_case_options(const model_case *c, bool training);

@@ -438,9 +438,9 @@ static void try_model(mha_context *ctx, mha_model *m, const char *what)
 static mha_model *make_model(uint64_t n, char *words, size_t size)
 {
     rng r = rng_make(31, n);
-    nn_description d = description_random_forward(&r, n, (stacks)(n % STACKS));
+    nn_description d = description_random_all(&r, n, (stacks)(n % STACKS));
     if (nn_description_is_pair(&d) && d.encoder.input.kind == NN_INPUT_PATCHES) /* no family has that, */
-        d = description_random_forward(&r, n, DECODER_ONLY);
+        d = description_random_all(&r, n, DECODER_ONLY);
     for (int k = 0; nn_description_is_pair(&d) && k < NN_ATTENTION_KINDS; k++) /* nor lengths that turn its encoder */
         d.encoder.blocks.attention[k].rotary.scaling = NN_ROTARY_AS_IS;
     d.bfloat16 = n % 5 == 4;
