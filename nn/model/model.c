@@ -10,9 +10,6 @@
 
 static const char *options_problem(const nn_description *d, const nn_model_options *o)
 {
-    bool linear = (d->encoder.blocks.depth && d->encoder.blocks.activation == MHA_LINEAR) ||
-                  (d->decoder.blocks.depth && d->decoder.blocks.activation == MHA_LINEAR);
-    if (o->training && linear) return "a model without an activation cannot be trained";
     if (o->training && d->output.classes == 1) return "there are from 2 to 16777216 classes";
     if (o->batch < 1 || o->batch > 1 << 24 || o->encoder_batch < 0 || o->encoder_batch > o->batch)
         return "a batch has from 1 to 16777216 sequences";

@@ -78,10 +78,6 @@ static mha_status check(mha_context *ctx, const mha_prune_options *o, const mha_
                               "options.held_out: is %lld, must be from 1 to %lld: the training part has %lld examples",
                               (long long)o->held_out, (long long)data->set->train.count - 1,
                               (long long)data->set->train.count);
-    if (model->d.encoder.blocks.activation == MHA_LINEAR)
-        return nn_public_fail(
-            ctx, MHA_BAD_ARGUMENT,
-            "model: cannot train one without an activation, so the importance of its heads is unknown");
     return MHA_OK;
 }
 

@@ -302,52 +302,7 @@ bool description_with_part(nn_description *d, int64_t n, const char **name)
     return true;
 }
 
-/* ---- Parts that are not trained --------------------------------------------------------------------------------- */
-
-static bool is_linear(const nn_stack_config *s) { return s->blocks.activation == MHA_LINEAR; }
-static bool has_frames(const nn_stack_config *s) { return s->input.kind == NN_INPUT_FRAMES; }
-static bool has_padding(const nn_stack_config *s) { return s->input.padding >= 0; }
-static bool has_width_first(const nn_stack_config *s) { return s->input.width_first; }
-static bool has_second_token(const nn_stack_config *s) { return s->input.distilled; }
-static bool has_patch_norm(const nn_stack_config *s) { return s->input.kind == NN_INPUT_PATCHES && s->input.norm; }
-static bool has_experts(const nn_stack_config *s) { return s->blocks.experts; }
-static bool has_from_norm(const nn_stack_config *s) { return s->blocks.from_norm; }
-static bool has_scales(const nn_stack_config *s) { return s->blocks.branch_scale; }
-static bool has_relative(const nn_stack_config *s) { return s->blocks.attention[0].relative_buckets; }
-static bool has_transform(const nn_output_config *o) { return o->transform || o->transform_norm; }
-static bool has_pool(const nn_output_config *o) { return o->pool >= NN_POOL_BOTH; }
-
-/* To have a part trained is to delete its row: tests then compare its gradients with the oracle's. */
-static const struct refusal {
-    const char *why;
-    bool (*of_stack)(const nn_stack_config *);
-    bool (*of_output)(const nn_output_config *);
-} refusals[] = {
-    {"blocks without an activation", is_linear, NULL},
-    {"audio frames", has_frames, NULL},
-    {"tokens of padding before the first position", has_padding, NULL},
-    {"a product before positions", has_width_first, NULL},
-    {"a second token", has_second_token, NULL},
-    {"a norm of patches", has_patch_norm, NULL},
-    {"experts", has_experts, NULL},
-    {"branches added to their norms", has_from_norm, NULL},
-    {"scales of branches", has_scales, NULL},
-    {"relative positions", has_relative, NULL},
-    {"a transform before the logits, or its norm", NULL, has_transform},
-    {"a pool that reads several rows, or a picked one", NULL, has_pool},
-};
-
-const char *description_refused(const nn_description *d)
-{
-    const nn_stack_config *sides[] = {&d->encoder, &d->decoder};
-    for (size_t n = 0; n < sizeof refusals / sizeof *refusals; n++) {
-        const struct refusal *r = &refusals[n];
-        for (int k = 0; r->of_stack && k < 2; k++)
-            if (sides[k]->blocks.depth && r->of_stack(sides[k])) return r->why;
-        if (r->of_output && r->of_output(&d->output)) return r->why;
-    }
-    return NULL;
-}
+/* ---- Words ------------------------------------------------------------------------------------------------------ */
 
 static int stack_words(const nn_stack_config *s, const char *name, char *text, size_t size)
 {

@@ -19,9 +19,6 @@ nn_description description_random_all(rng *r, uint64_t n, stacks which);
 /* A small model with one of those parts and little else; `name` says which. Returns false behind the last. */
 bool description_with_part(nn_description *d, int64_t n, const char **name);
 
-/* Why the model is not trained: the first of its parts that has no backward pass yet; NULL if all have. */
-const char *description_refused(const nn_description *d);
-
 /* One line about it. Returns `text`. */
 const char *description_words(const nn_description *d, char *text, size_t size);
 

@@ -1,11 +1,14 @@
 /* Gradients of models against the oracle: of random descriptions, of one with each part that few models have, and of tiny
- * models of every family. What cannot be trained must be refused (description_refused).
+ * models of every family.
  *
  * Bounds. In float32, that of results is that of test_model.c. A gradient goes through twice as many roundings and is a sum over
  * rows whose terms may cancel (that of the bias of keys is 0 in most models), so that its bound is relative to the largest
  * gradient of the block, or of the input or output, that the parameter belongs to: over 4000 random descriptions 9e-7 in
  * one part of 100, 2e-5 in the worst of 140000. A wrong term is off by its own size, which is thousands of times as much.
  * The importance of heads has the same bound, relative to the sum of the absolute terms of Wo . dWo.
+ *
+ * Without an activation rows may grow so large that the norm behind them leaves a millionth of their gradients, and rounding
+ * counts for fifty times as much.
  *
  * In bfloat16 a factor of a product is off by up to 2^-9 = 2e-3, and so are results and gradients in the median; one result
  * of 100 is off by 1e-2 and one part by 1.5e-2. Norms of short rows enlarge that ten times in some models. */
@@ -22,7 +25,7 @@ typedef struct bounds {
     double margin;   /* the least between the scores of two experts of which a token chooses one */
 } bounds;
 
-static const bounds float32 = {5e-6, 2e-5, 1e-3}, bfloat16 = {0.1, 0.2, 0.05};
+static const bounds float32 = {5e-6, 2e-5, 1e-3}, linear = {5e-6, 1e-3, 1e-3}, bfloat16 = {0.1, 0.3, 0.05};
 
 static double largest(const double *x, int64_t count)
 {
@@ -169,6 +172,13 @@ static void compare_gradients(const model_case *c, const char *name, const float
             double d = fabs((double)got[i] - before - want[i]);
             if (!(d <= off)) off = d;
         }
+        if (!(off <= bound * (size + before)))
+            for (int64_t i = part->first, m = 0; i < part->first + nn_part_numbers(part) && m < 20; i++)
+                if (fabs((double)got[i] - before - want[i]) > 1e-3 * size) {
+                    m++;
+                    printf("%d/%d got %g want %g\n", (int)(i - part->first), (int)part->columns, got[i] - before,
+                           want[i]);
+                }
         covered += nn_part_numbers(part);
         expect(off <= bound * (size + before), "%s: the gradient of %s is off by %.3g of %.3g", name,
                nn_part_name(part_name, part), off, size);
@@ -245,7 +255,7 @@ static void pass_over_one(const trial *t, nn_model *m, mha_context *ctx)
 static void check(const nn_description *d, const char *name, uint64_t n, bounds most)
 {
     char text[240] = "";
-    const char *problem = nn_description_problem(d, text, sizeof text), *refused = description_refused(d);
+    const char *problem = nn_description_problem(d, text, sizeof text);
     if (!expect(!problem, "%s: %s", name, problem)) return;
     trial t = trial_make(d, name, n, most);
     for (int training = 0; training < 2; training++) {
@@ -255,10 +265,7 @@ static void check(const nn_description *d, const char *name, uint64_t n, bounds 
         if (n % 2 && options.encoder_tokens) options.encoder_tokens += 2;
         if (n % 2 && options.decoder_tokens) options.decoder_tokens += 3;
         nn_model *m = nn_model_create(ctx, d, t.c->parameters, &options, text, sizeof text);
-        if (training && refused)
-            expect(!m && *text && !strchr(text, '\n'), "%s: %s: it was made, or the error is '%s'", name, refused,
-                   text);
-        else if (expect(m != NULL, "%s: %s %s", name, text, mha_context_error(ctx))) {
+        if (expect(m != NULL, "%s: %s %s", name, text, mha_context_error(ctx))) {
             if (training) pass_over_one(&t, m, ctx);
             compare_passes(&t, m, ctx, training);
         }
@@ -298,7 +305,8 @@ TEST(gradients_of_random_models_are_the_oracles)
     char words[700];
     for (uint64_t n = 0; n < (uint64_t)cases_from(3 * CASES); n++) {
         nn_description d = draw(n, words, sizeof words);
-        check(&d, words, n, float32);
+        bool grows = d.encoder.blocks.activation == MHA_LINEAR || d.decoder.blocks.activation == MHA_LINEAR;
+        check(&d, words, n, grows ? linear : float32);
     }
 }
 

@@ -122,9 +122,8 @@ TEST(wrong_use_is_refused)
     expect(mha_survey_make(ctx, &s, m, data, MHA_DATA_TEST, &negative) == MHA_BAD_ARGUMENT && !s, "negative");
     expect(mha_survey_make(ctx, &s, m, data, (mha_data_part)2, NULL) == MHA_BAD_ARGUMENT && !s, "no such part");
     expect(mha_survey_make(ctx, &s, odd, data, MHA_DATA_TEST, NULL) == MHA_BAD_SHAPE && !s, "five classes");
-    expect(mha_survey_make(ctx, &s, linear, data, MHA_DATA_TEST, NULL) == MHA_BAD_ARGUMENT && !s &&
-               strstr(mha_context_error(ctx), "without an activation"),
-           "%s", mha_context_error(ctx));
+    expect(mha_survey_make(ctx, &s, linear, data, MHA_DATA_TEST, NULL) == MHA_OK && s, "%s", mha_context_error(ctx));
+    mha_survey_free(s);
     expect(mha_survey_make(ctx, &s, NULL, data, MHA_DATA_TEST, NULL) == MHA_BAD_ARGUMENT && !s, "no model");
     expect(mha_survey_make(ctx, &s, m, NULL, MHA_DATA_TEST, NULL) == MHA_BAD_ARGUMENT && !s, "no data");
     expect(mha_survey_make(NULL, &s, m, data, MHA_DATA_TEST, NULL) == MHA_BAD_ARGUMENT, "no context");
