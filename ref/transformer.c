@@ -190,6 +190,7 @@ void ref_input(const ref_pass *p, double *x, const double *e)
                    ref_part(p->t, s->at[REF_INPUT_PROJECTION_BIAS], s->table_bias), ref_rows(p), s->width, W);
     else memcpy(x, n, (size_t)count * sizeof *n);
     for (int64_t b = 0; s->width_first && b < p->t->B; b++) add_positions(p, x, s->width, b);
+    for (int64_t i = 0; s->drop && i < ref_rows(p) * s->width; i++) x[i] *= s->drop[i];
     free(n);
 }
 
@@ -251,6 +252,8 @@ ref_layer ref_attention_of(const ref_pass *p, ref_branch branch, const double *x
     l.rotary_base = h->rotary_base, l.rotary_width = h->rotary_width, l.rotary_interleaved = h->rotary_interleaved;
     l.attention = (ref_attention){.queries = s->lengths, .keys = from->lengths, .scale = h->scale};
     l.attention.softcap = h->softcap, l.attention.causal = h->causal;
+    l.attention.dropout = h->dropout, l.attention.dropout_seed = h->dropout_seed;
+    l.attention.dropout_stream = h->dropout_stream;
     l.attention.window_left = h->window_left, l.attention.window_right = h->window_right;
     l.attention.sinks = ref_part(t, at[REF_SINKS], h->sinks);
     add_extras(p, h, branch == REF_CROSS, &l, extras);
@@ -342,10 +345,12 @@ ref_norm ref_final_norm(const ref_stack *s)
     return (ref_norm){s->at[REF_FINAL_NORM], s->at[REF_FINAL_NORM_BIAS], s->width};
 }
 
-/* What a branch gives, times its vector. */
+/* What a branch gives, after dropout, times its vector. */
 static void scale_branch(const ref_pass *p, ref_branch branch, double *b)
 {
     const double *scale = ref_part(p->t, p->block->at[branch][REF_SCALE], p->s->branch_scale);
+    const double *drop = p->block->drop[branch];
+    for (int64_t n = 0; drop && n < ref_rows(p) * p->s->width; n++) b[n] *= drop[n];
     for (int64_t n = 0; scale && n < ref_rows(p) * p->s->width; n++) b[n] *= scale[n % p->s->width];
 }
 

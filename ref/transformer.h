@@ -19,7 +19,7 @@
  *     parallel  x = x + r f(n1(x)) + r g(n2(x))  f: attention, g: MLP; n2 is n1 with `one_norm`; no cross-attention
  *
  * where f(y) may be multiplied by a vector, the first norm of the first block may be missing, and with `from_norm` the
- * sum starts from n(x).
+ * sum starts from n(x). Dropout multiplies what f gives, before that vector, and the rows before the first block.
  *
  *     mlp(y) = W2 a(W1 y + b1) + b2              or, gated, W2 (a(Wg y + bg) * (W1 y + b1)) + b2
  *     mlp(y) = sum_e p_e mlp_e(y)                p: softmax of the largest few of Wr y + br, 0 for the other experts
@@ -149,12 +149,15 @@ typedef struct ref_heads {
     bool in_bias, out_bias, sinks;
     bool alibi;        /* slopes: see ref_alibi_slope */
     bool alibi_scaled; /* slopes are multiplied by the scale of scores */
-    double *maps;      /* (B,H,Tq,Tk): the weights are left here; or NULL */
+    double dropout;    /* of weights, as in ref_attention */
+    uint64_t dropout_seed, dropout_stream;
+    double *maps; /* (B,H,Tq,Tk): the weights are left here; or NULL */
 } ref_heads;
 
 typedef struct ref_block {
     ref_heads self, cross;
     int64_t at[REF_BRANCHES][REF_BRANCH_PARTS]; /* -1: not there */
+    const double *drop[REF_BRANCHES];           /* (B*T,M): factors of what the branch gives; or NULL */
 } ref_block;
 
 typedef struct ref_stack {
@@ -190,6 +193,7 @@ typedef struct ref_stack {
     bool bare_start, from_norm, branch_scale;
     double residual; /* r */
     const ref_block *blocks;
+    const double *drop;          /* (B*T,M): factors of the rows before the first block; or NULL */
     int64_t at[REF_STACK_PARTS]; /* -1: not there */
 
     /* Sequences. */

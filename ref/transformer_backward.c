@@ -158,16 +158,18 @@ static void apply_back(const ref_pass *p, ref_branch branch, double *dx, const d
 
 /* ---- Blocks ----------------------------------------------------------------------------------------------------- */
 
-/* d (B*T,M), in place: from the gradient by scale * c to that by c. */
+/* d (B*T,M), in place: from the gradient by scale * drop * c to that by c. */
 static void scale_back(const ref_pass *p, ref_branch branch, double *d, const double *c)
 {
     int64_t at = p->block->at[branch][REF_SCALE], M = p->s->width;
     const double *scale = ref_part(p->t, at, p->s->branch_scale);
+    const double *drop = p->block->drop[branch];
     double *dscale = ref_gradient(p, at, p->s->branch_scale);
     for (int64_t n = 0; scale && n < ref_rows(p) * M; n++) {
-        dscale[n % M] += d[n] * c[n];
+        dscale[n % M] += d[n] * c[n] * (drop ? drop[n] : 1);
         d[n] *= scale[n % M];
     }
+    for (int64_t n = 0; drop && n < ref_rows(p) * M; n++) d[n] *= drop[n];
 }
 
 /* In place: d, the gradient by what ref_step gave, becomes that by x, what it read.
@@ -295,10 +297,11 @@ static void embed_back(const ref_pass *p, const double *de, int64_t b)
         (s->patches ? patch_back : token_back)(p, de + (b * s->T + t) * W, b, t);
 }
 
-/* From d (B*T,M): back through the projection, the norm and the tables. */
-static void input_back(const ref_pass *p, const double *d)
+/* From d (B*T,M), which changes: back through dropout, the projection, the norm and the tables. */
+static void input_back(const ref_pass *p, double *d)
 {
     const ref_stack *s = p->s;
+    for (int64_t n = 0; s->drop && n < ref_rows(p) * s->width; n++) d[n] *= s->drop[n];
     int64_t W = ref_table_width(s), rows = ref_rows(p), count = rows * W;
     double *e = ref_zeros(count), *n = ref_zeros(count), *dn = ref_zeros(count), *de = ref_zeros(count);
     for (int64_t b = 0; s->width_first && b < p->t->B; b++) positions_back(p, d, s->width, b);

@@ -30,6 +30,7 @@ typedef struct subject {
     int32_t tokens[2][40], types[2][40];
     int64_t lengths[2][4], picked[4];
     double images[200]; /* or features */
+    double drops[2][1 + BLOCKS * REF_BRANCHES][100];
 } subject;
 
 /* Room for `count` parameters, if they are wanted. */
@@ -166,6 +167,22 @@ static void draw_input(ref_stack *k, rng *r, bool crosses)
     if (k->first_position && rng_chance(r, 0.6)) k->padding = 3, k->padding_place = FIRST - 1;
 }
 
+/* Dropout of the rows before the first block, of what branches give and of attention's weights. */
+static void draw_dropout(subject *s, ref_stack *k, int n, rng *r)
+{
+    double(*factors)[100] = s->drops[n];
+    for (int i = 0; i < (1 + BLOCKS * REF_BRANCHES) * 100; i++)
+        factors[i / 100][i % 100] = rng_chance(r, 0.2) ? 0 : 1.25;
+    k->drop = *factors++;
+    for (int l = 0; l < BLOCKS; l++) {
+        ref_block *b = &s->blocks[n][l];
+        for (int branch = 0; branch < REF_BRANCHES; branch++) b->drop[branch] = *factors++;
+        b->self.dropout = b->cross.dropout = 0.2;
+        b->self.dropout_seed = b->cross.dropout_seed = 5;
+        b->self.dropout_stream = 10 * (uint64_t)l, b->cross.dropout_stream = 100 + 10 * (uint64_t)l;
+    }
+}
+
 /* n runs through the kinds, so that each of them is there whatever is drawn. */
 static ref_stack draw_stack(rng *r, uint64_t n, bool crosses)
 {
@@ -219,7 +236,7 @@ static void draw_output(subject *s, rng *r)
     const ref_stack *last = ref_last(t);
     int64_t W = last->width * (t->pool == REF_POOL_BOTH ? 2 : 1);
     bool two = t->pool == REF_POOL_TWO;
-    if (!two && rng_chance(r, 0.4)) t->transform = W = rng_between(r, 3, 5);
+    if (!two && rng_chance(r, 0.4)) t->transform = W = rng_chance(r, 0.5) ? ref_table_width(last) : 3;
     t->transform_bias = rng_chance(r, 0.5), t->transform_norm = rng_chance(r, 0.4);
     t->transform_activation = (ref_activation)rng_between(r, REF_LINEAR, REF_RELU_SQUARED);
     t->classes = rng_chance(r, 0.8) ? 5 : 0;
@@ -260,6 +277,7 @@ static subject *subject_make(uint64_t n)
         }
         place_stack(s, stacks[k], s->blocks[k], crosses);
         draw_sequences(s, stacks[k], k, &r);
+        if (rng_chance(&r, 0.4)) draw_dropout(s, stacks[k], k, &r);
     }
     draw_output(s, &r);
     for (int64_t i = 0; i < s->t.count; i++) s->parameters[i] = 0.6 * rng_normal(&r), s->gradients[i] = NAN;
@@ -289,7 +307,9 @@ static uint64_t stack_features(const ref_stack *k)
                         k->branch_scale && k->place == REF_BOTH,
                         k->from_norm,
                         k->bare_start && k->parallel,
-                        k->bare_start && k->from_norm};
+                        k->bare_start && k->from_norm,
+                        k->drop && k->branch_scale,
+                        k->drop && k->place == REF_BOTH};
     uint64_t set = 0;
     for (size_t n = 0; k->depth && n < sizeof has / sizeof *has; n++) set |= (uint64_t)has[n] << n;
     return set;
@@ -306,7 +326,7 @@ static uint64_t output_features(const ref_transformer *t)
 /* Each feature is in three models or more. */
 TEST(models_have_every_part)
 {
-    enum { STACK = 18, OUTPUT = 11 };
+    enum { STACK = 20, OUTPUT = 11 };
     int models[STACK + OUTPUT] = {0};
     for (uint64_t model = 0; model < MODELS; model++) {
         subject *s = subject_make(model);
@@ -379,10 +399,17 @@ TEST(gradients_are_slopes)
 
 /* ---- Padding and neighbours ------------------------------------------------------------------------------------- */
 
-/* Sequence b of a stack alone, cut to its length. */
-static void cut(ref_stack *k, int64_t b)
+/* Sequence b of a stack alone, cut to its length; `blocks` is room for its blocks. */
+static void cut(ref_stack *k, ref_block *blocks, int64_t b)
 {
-    int64_t length = ref_length(k, b);
+    int64_t length = ref_length(k, b), before = b * k->T * k->width;
+    for (int64_t l = 0; l < k->depth; l++) {
+        blocks[l] = k->blocks[l];
+        for (int n = 0; k->drop && n < REF_BRANCHES; n++) blocks[l].drop[n] += before;
+        blocks[l].self.dropout_stream += (uint64_t)b, blocks[l].cross.dropout_stream += (uint64_t)b;
+    }
+    k->blocks = blocks;
+    if (k->drop) k->drop += before;
     if (k->tokens) k->tokens += b * k->T;
     if (k->type) k->type += b * k->T;
     if (k->images) k->images += b * k->channels * k->rows * k->columns;
@@ -409,8 +436,8 @@ TEST(sequences_are_alone)
             alone->t = *t;
             alone->t.B = 1;
             alone->t.picked += b;
-            cut(&alone->t.encoder, b);
-            cut(&alone->t.decoder, b);
+            cut(&alone->t.encoder, alone->blocks[0], b);
+            cut(&alone->t.decoder, alone->blocks[1], b);
             ref_transformer_forward(&alone->t, alone->out, NULL, NULL);
             for (int64_t n = 0; n < ref_transformer_rows(&alone->t) * C; n++)
                 expect(fabs(alone->out[n] - s->out[first + n]) < 1e-12, "model %d: sequence %d gives %g, alone %g",
