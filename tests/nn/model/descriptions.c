@@ -442,6 +442,7 @@ void model_case_free(model_case *c)
         free(c->lengths[n]);
         free(c->images[n]);
         free(c->pixels[n]);
+        free(c->drops[n]);
     }
     free(c->picked);
     free(c->rows);
@@ -451,9 +452,62 @@ void model_case_free(model_case *c)
     free(c);
 }
 
+/* Where attention n of the model draws from. */
+static void drop_weights(model_case *c, uint64_t seed, uint64_t stream)
+{
+    for (int64_t n = 0; n < nn_description_attentions(&c->d); n++) {
+        nn_attention_place a = nn_description_attention(&c->d, n);
+        ref_block *block = &c->oracle.blocks[a.decoder][a.block];
+        ref_heads *heads = a.cross ? &block->cross : &block->self;
+        heads->dropout = (double)c->d.dropout;
+        heads->dropout_seed = seed, heads->dropout_stream = stream + ((uint64_t)n << 44);
+    }
+}
+
+/* Factors (B*T,M) of branch `number`, which is of a block, or of the rows before all blocks: block -1. */
+static void find_factors(const model_case *c, mha_context *ctx, double *to, int side, int64_t block, uint64_t seed,
+                         uint64_t stream)
+{
+    const ref_stack *s = side ? &c->oracle.ref.decoder : &c->oracle.ref.encoder;
+    int64_t count = c->batch.B * s->T * s->width;
+    float *ones = array(count, sizeof *ones);
+    mha_tensor rows = mha_tensor_3d(ones, MHA_FLOAT32, c->batch.B, s->T, s->width);
+    mha_dropout_options o = MHA_DROPOUT_DEFAULTS;
+    o.drop = c->d.drop, o.seed = seed, o.stream = stream;
+    if (block > 0) o.path = c->d.drop_path * (float)block / (float)(s->depth - 1);
+    for (int64_t i = 0; i < count; i++) ones[i] = 1;
+    if (mha_dropout(ctx, rows, rows, &o)) abort();
+    for (int64_t i = 0; i < count; i++) to[i] = (double)ones[i];
+    free(ones);
+}
+
+void model_case_drop(model_case *c, mha_context *ctx, uint64_t seed, uint64_t stream)
+{
+    static const ref_branch alone[] = {REF_SELF, REF_MLP}, behind[] = {REF_SELF, REF_CROSS, REF_MLP};
+    uint64_t number = 0;
+    c->seed = seed, c->stream = stream;
+    drop_weights(c, seed, stream);
+    for (int side = 0; side < 2; side++) {
+        ref_stack *s = side ? &c->oracle.ref.decoder : &c->oracle.ref.encoder;
+        bool crosses = side && nn_description_is_pair(&c->d);
+        int64_t branches = crosses ? 3 : 2, count = c->batch.B * s->T * s->width;
+        if (!s->depth) continue;
+        double *at = c->drops[side] = array((1 + branches * s->depth) * count, sizeof *at);
+        find_factors(c, ctx, at, side, -1, seed, stream + (number++ << 44));
+        s->drop = at;
+        for (int64_t k = 0; k < branches * s->depth; k++) {
+            int64_t l = k / branches;
+            find_factors(c, ctx, at += count, side, l, seed, stream + (number++ << 44));
+            c->oracle.blocks[side][l].drop[(crosses ? behind : alone)[k % branches]] = at;
+        }
+    }
+}
+
 nn_call model_case_call(const model_case *c)
 {
-    return (nn_call){.rows = c->rows, .row_count = c->rows ? c->batch.B : 0};
+    bool drops = c->drops[0] || c->drops[1];
+    return (nn_call){
+        .rows = c->rows, .row_count = c->rows ? c->batch.B : 0, .drop = drops, .seed = c->seed, .stream = c->stream};
 }
 
 nn_model_options model_case_options(const model_case *c, bool training)

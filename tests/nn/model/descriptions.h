@@ -35,8 +35,10 @@ typedef struct model_case {
     int64_t *lengths[2];
     float *images[2];  /* or features */
     double *pixels[2]; /* the same for the oracle */
-    int64_t *picked;   /* (B): the row of each sequence that NN_POOL_PICKED reads, */
-    int64_t *rows;     /* and its place among the rows of all */
+    double *drops[2];  /* the oracle's factors of dropout, if it is at work */
+    uint64_t seed, stream;
+    int64_t *picked; /* (B): the row of each sequence that NN_POOL_PICKED reads, */
+    int64_t *rows;   /* and its place among the rows of all */
 } model_case;
 
 /* A batch of B sequences. Of stacks that read tokens they have up to `tokens` tokens, some of them fewer if `padded`. */
@@ -46,6 +48,10 @@ void model_case_free(model_case *c);
 /* Draws other parameters until no token has two experts nearly alike, of which rounding could choose the other one: their
  * scores differ by `margin`. */
 void model_case_separate(model_case *c, rng *r, double margin);
+
+/* Puts dropout to work, as the description says: the oracle drops what a call with this seed and stream drops. Branches of a model are numbered in their order, the rows
+ * before the first block of a stack being one of them, and so are attentions; number n has stream + n * 2^44. */
+void model_case_drop(model_case *c, mha_context *ctx, uint64_t seed, uint64_t stream);
 
 /* What a pass over the batch needs beside it. */
 nn_call model_case_call(const model_case *c);

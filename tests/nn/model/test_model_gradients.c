@@ -17,7 +17,7 @@
 #include "nn/model/family_descriptions.h"
 #include "support/harness.h"
 
-enum { CASES = 102, TOKENS = 9 };
+enum { CASES = 102, TOKENS = 9, SEED = 5, STREAM = 70 };
 
 typedef struct bounds {
     double forward;  /* of results, relative to the largest */
@@ -42,14 +42,25 @@ typedef struct answers {
     double *importance, *terms; /* attention after attention (B,H); and the sums of the absolute terms */
 } answers;
 
-/* Sequence b alone. */
-static void select_sequence(ref_stack *s, int64_t b)
+/* Sequence b alone. Its blocks are to be freed. */
+static ref_block *select_sequence(ref_stack *s, int64_t b)
 {
+    int64_t before = b * s->T * s->width;
+    ref_block *blocks = array(s->depth, sizeof *blocks);
+    for (int64_t l = 0; l < s->depth; l++) {
+        blocks[l] = s->blocks[l];
+        for (int n = 0; n < REF_BRANCHES; n++)
+            if (blocks[l].drop[n]) blocks[l].drop[n] += before;
+        blocks[l].self.dropout_stream += (uint64_t)b, blocks[l].cross.dropout_stream += (uint64_t)b;
+    }
+    s->blocks = blocks;
+    if (s->drop) s->drop += before;
     if (s->tokens) s->tokens += b * s->T;
     if (s->type) s->type += b * s->T;
     if (s->images) s->images += b * s->channels * s->rows * s->columns;
     if (s->features) s->features += b * s->bins * 2 * s->T;
     if (s->lengths) s->lengths += b;
+    return blocks;
 }
 
 /* The part that an attention's output goes through. */
@@ -72,9 +83,10 @@ static void find_importance(const model_case *c, answers *a)
         ref_transformer one = c->oracle.ref;
         one.B = 1;
         if (one.picked) one.picked += b;
-        select_sequence(&one.encoder, b);
-        select_sequence(&one.decoder, b);
+        ref_block *blocks[] = {select_sequence(&one.encoder, b), select_sequence(&one.decoder, b)};
         ref_transformer_backward(&one, a->dout + b * (count / B), gradients);
+        free(blocks[0]);
+        free(blocks[1]);
         for (int64_t k = 0; k < nn_description_attentions(&c->d); k++) {
             nn_attention_place place = nn_description_attention(&c->d, k);
             const nn_part *wo = projection_of(c, place);
@@ -197,14 +209,17 @@ typedef struct trial {
     answers want;
 } trial;
 
-/* Some sequences, of unlike lengths in every other model. */
-static trial trial_make(const nn_description *d, const char *name, uint64_t n, bounds most)
+/* Some sequences, of unlike lengths in every other model; dropout is at work if `drops`. */
+static trial trial_make(const nn_description *d, const char *name, uint64_t n, bounds most, bool drops)
 {
     rng r = rng_make(32, n);
     trial t = {.name = name, .most = most, .before = (float)(n % 2)};
     t.c = model_case_make(d, &r, rng_between(&r, 1, 3), TOKENS, n / 3 % 2);
     model_case_separate(t.c, &r, most.margin);
     int64_t count = ref_transformer_rows(&t.c->oracle.ref) * ref_transformer_columns(&t.c->oracle.ref);
+    mha_context *ctx = context_make(NULL, 1, (mha_parallel){NULL, NULL}, NULL);
+    if (drops) model_case_drop(t.c, ctx, SEED, STREAM);
+    mha_context_free(ctx);
     t.dout = array(count, sizeof *t.dout);
     for (int64_t i = 0; i < count; i++) t.dout[i] = (float)rng_normal(&r);
     t.want = solve(t.c, t.dout);
@@ -252,13 +267,13 @@ static void pass_over_one(const trial *t, nn_model *m, mha_context *ctx)
 
 /* Forward in a model that is not for training, then both passes in one that is, which has room for more in every other
  * model. */
-static void check(const nn_description *d, const char *name, uint64_t n, bounds most)
+static void check_passes(const nn_description *d, const char *name, uint64_t n, bounds most, bool drops)
 {
     char text[240] = "";
     const char *problem = nn_description_problem(d, text, sizeof text);
     if (!expect(!problem, "%s: %s", name, problem)) return;
-    trial t = trial_make(d, name, n, most);
-    for (int training = 0; training < 2; training++) {
+    trial t = trial_make(d, name, n, most, drops);
+    for (int training = drops; training < 2; training++) {
         mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
         nn_model_options options = model_case_options(t.c, training);
         if (n % 2) options.batch++;
@@ -273,6 +288,11 @@ static void check(const nn_description *d, const char *name, uint64_t n, bounds 
         mha_context_free(ctx);
     }
     trial_free(&t);
+}
+
+static void check(const nn_description *d, const char *name, uint64_t n, bounds most)
+{
+    check_passes(d, name, n, most, false);
 }
 
 /* ---- Which models ----------------------------------------------------------------------------------------------- */
@@ -318,6 +338,25 @@ TEST(gradients_of_random_models_in_bfloat16_are_near_the_oracles)
         d.bfloat16 = true;
         smoothen(&d);
         check(&d, words, n, bfloat16);
+    }
+}
+
+static void set_dropout(nn_description *d) { d->dropout = 0.2f, d->drop = 0.3f, d->drop_path = 0.4f; }
+
+/* Two of five calls do not ask for it: then nothing is dropped. */
+TEST(gradients_with_dropout_are_the_oracles)
+{
+    char words[700];
+    const char *name;
+    nn_description d;
+    for (uint64_t n = 0; n < (uint64_t)cases_from(2 * CASES); n++) {
+        d = draw(n, words, sizeof words);
+        set_dropout(&d);
+        check_passes(&d, words, n, float32, n % 5 > 1);
+    }
+    for (int64_t n = 0; description_with_part(&d, n, &name); n++) {
+        set_dropout(&d);
+        check_passes(&d, name, (uint64_t)n, float32, true);
     }
 }
 
