@@ -1,17 +1,16 @@
 # The page's parts as bytes in a C file: the frame, the styles, the script, and the engines, gzipped.
 #
-#     cmake -DWEB=web -DOUT=view_files.c [-DENGINE=mha.wasm -DTEXT_ENGINE=mha-text.wasm] -P embed.cmake
+#     cmake -DFRAME=page.html -DBUNDLE=bundle -DOUT=view_files.c [-DENGINE=mha.wasm -DTEXT_ENGINE=mha-text.wasm] -P embed.cmake
 #
-# Styles and scripts are joined in the order of files.txt.
+# The bundle is what bundle.cmake has made.
 cmake_minimum_required(VERSION 3.22)
 
-# One array from files, behind each other.
-function(embed name)
+# An array of a file; without one, of size 0.
+function(embed name file)
   set(hex "")
-  foreach(file IN LISTS ARGN)
-    file(READ ${file} part HEX)
-    string(APPEND hex "${part}")
-  endforeach()
+  if(file)
+    file(READ ${file} hex HEX)
+  endif()
   string(LENGTH "${hex}" digits)
   math(EXPR size "${digits} / 2")
   # As a string, which compiles ten times faster than a list of numbers. A digit behind an escape is no part of it: all is escaped.
@@ -19,17 +18,11 @@ function(embed name)
   file(APPEND ${OUT}.new "const size_t ${name}_size = ${size};\nconst unsigned char ${name}[] = \"${hex}\";\n\n")
 endfunction()
 
-file(STRINGS ${WEB}/files.txt styles REGEX "css$")
-file(STRINGS ${WEB}/files.txt scripts REGEX "js$")
-list(TRANSFORM styles PREPEND ${WEB}/)
-list(TRANSFORM scripts PREPEND ${WEB}/)
 file(WRITE ${OUT}.new "/* Made of web/ by cmake/embed.cmake. */\n#include \"cli/view/page.h\"\n\n")
-embed(view_frame ${WEB}/page.html)
-embed(view_style ${styles})
-embed(view_script ${scripts})
-# The page's policy names its script by this hash.
-execute_process(COMMAND ${CMAKE_COMMAND} -E cat ${scripts} OUTPUT_FILE ${OUT}.script COMMAND_ERROR_IS_FATAL ANY)
-file(SHA256 ${OUT}.script hash)
+embed(view_frame ${FRAME})
+embed(view_style ${BUNDLE}/page.css)
+embed(view_script ${BUNDLE}/main.js)
+file(SHA256 ${BUNDLE}/main.js hash) # the page's policy names its script by this hash
 file(APPEND ${OUT}.new "const char view_script_hash[] = \"${hash}\";\n\n")
 foreach(engine ENGINE TEXT_ENGINE)
   set(packed)
@@ -38,6 +31,6 @@ foreach(engine ENGINE TEXT_ENGINE)
     file(ARCHIVE_CREATE OUTPUT ${packed} PATHS ${${engine}} FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9 MTIME 0)
   endif()
   string(TOLOWER view_${engine} name)
-  embed(${name} ${packed})
+  embed(${name} "${packed}")
 endforeach()
 file(RENAME ${OUT}.new ${OUT})

@@ -56,7 +56,17 @@ may_see() {
         cli/layer | cli/conformance | cli/explain | cli/info | cli/inspect | cli/tokenize | cli/generate | cli/embed | cli/fill) echo include nn/io cli/common cli/draw cli/terminal ;;
         cli/bench) echo include bench bench/gpu nn/io cli/common cli/draw ;;
         cli) echo include cli/common cli/terminal ;;
-        bindings/python/src | web/engine) echo include ;;
+        bindings/python/src) echo include ;;
+        web/base) ;;
+        web/engine) echo include web/base ;;
+        web/vit | web/attention) echo web/base ;;
+        web/heads | web/steps) echo web/base web/vit ;;
+        web/draw) echo web/base web/vit web/heads ;;
+        web/learn) echo web/base web/engine web/vit web/draw ;;
+        web/write) echo web/base web/engine web/attention ;;
+        web/share) echo web/base web/learn web/steps web/write ;;
+        web/pages) echo web/base web/engine web/vit web/heads web/draw web/learn web/attention web/steps web/write web/share ;;
+        web) echo web/share web/pages ;;
         *) echo anything ;;
     esac
 }
@@ -69,6 +79,18 @@ guests() {
         cli/prune) echo cli/train ;;
         cli/view) echo cli/heads ;;
     esac
+}
+
+# The imports of the page's modules, as FILE:LINE:IMPORTED FILE.
+imports() {
+    # shellcheck disable=SC2016 # of awk
+    files 'web/*.js' | xargs awk '
+        /\} from \047[^\047]*\047;$/ {
+            name = $0; sub(/\047;$/, "", name); sub(/.*\047(\.\/)?/, "", name)
+            dir = FILENAME; sub(/\/[^\/]*$/, "", dir)
+            while (sub(/^\.\.\//, "", name)) sub(/\/[^\/]*$/, "", dir)
+            print FILENAME ":" FNR ":" dir "/" name
+        }'
 }
 
 # Sets $seen: the folder of the file that an #include of $2 in a file of folder $1 means; nothing for a header of the system.
@@ -94,7 +116,10 @@ while IFS=: read -r file _ name; do
     [[ -z $seen || ${visible[$from]} == *" $seen "* ]] ||
         breach "$file: includes $name of $seen, which $from may not see"
 done < <(files '*.c' '*.h' '*.def' '*.inc' | xargs grep -nE '^ *# *include *[<"]' |
-    sed -E 's/^([^:]*:[0-9]+):[^<"]*[<"]([^>"]*).*/\1:\2/')
+    sed -E 's/^([^:]*:[0-9]+):[^<"]*[<"]([^>"]*).*/\1:\2/'
+    imports)
+circle=$(imports | sed -E 's/:[0-9]+:/ /' | tsort 2>&1 >/dev/null | sed -n '2,$ { /loop/q; s/^tsort: //p; }' | xargs) || true
+[ -z "$circle" ] || breach "circular imports: $circle"
 
 while read -r long; do
     breach "$long"

@@ -115,6 +115,7 @@ if(MHA_COMMAND AND as_shipped)
   # What `mha view` writes, in a browser. It fetches what drives one into build/view; with
   # MHA_PICTURES=1 it leaves pictures there.
   add_test(NAME view_browser COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/web/run.sh $<TARGET_FILE:mha_command> ${PROJECT_BINARY_DIR}/view)
+  set_tests_properties(view_browser PROPERTIES ENVIRONMENT "CMAKE=${CMAKE_COMMAND}")
   mha_label(view_browser host slow)
 endif()
 

@@ -149,7 +149,7 @@ async function nothingIsDrawn(page) {
   expect((await drawn(page)) === null, 'there is a drawing');
   expect(await page.isVisible('#draw-hint'), 'no hint');
   expect(await page.isDisabled('#draw-undo') && await page.isDisabled('#draw-clear'), 'there is something to undo');
-  expect((await page.evaluate(() => window.mhaView.panels.find(({id}) => id === 'draw').drawingState())) === null, 'there is a state');
+  expect((await page.evaluate(() => window.mhaView.panels.find(({id}) => id === 'draw').drawing.text())) === null, 'there is a state');
   expect((await page.locator('#images .thumb', {hasText: 'drawing'}).count()) === 0, 'there is a thumbnail');
 }
 
@@ -297,24 +297,24 @@ async function noticesBadInput(page, folder) {
 
 async function keepsItsState(browser, path, folder) {
   const {page, close} = await openPage(browser, path);
-  const state = () => page.evaluate(() => window.mhaView.panels.find(({id}) => id === 'draw').drawingState());
+  const state = () => page.evaluate(() => window.mhaView.panels.find(({id}) => id === 'draw').drawing.text());
   await drawByMouse(page, crossed);
   const first = await drawn(page), text = await state();
   expect(/^s[\w-]+$/.test(text) && text.length < 2200, `${text.length} letters: ${text.slice(0, 30)}`);
   await page.setInputFiles('#draw-file', join(folder, 'one.png'));
-  await page.waitForFunction(() => window.mhaView.panels.find(({id}) => id === 'draw').drawingState().startsWith('i'));
+  await page.waitForFunction(() => window.mhaView.panels.find(({id}) => id === 'draw').drawing.text().startsWith('i'));
   const second = await drawn(page), other = await state();
   await drawByMouse(page, crossed);
   const early = await page.evaluate(() => { /* before the frame that shows it */
     document.getElementById('draw-undo').click();
-    const words = window.mhaView.panels.find(({id}) => id === 'draw').drawingState(), {data, store} = window.mhaView;
+    const words = window.mhaView.panels.find(({id}) => id === 'draw').drawing.text(), {data, store} = window.mhaView;
     return {words, bytes: Array.from(data.images[store.get().image].bytes)};
   });
   await frames(page, 3);
   expect(early.words === (await state()) && farthest(early.bytes, (await drawn(page)).bytes) === 0, 'the text is ahead of the drawing');
   await close();
   const again = await openPage(browser, path), put = (words) => again.page.evaluate((all) =>
-    window.mhaView.panels.find(({id}) => id === 'draw').setDrawingState(all), words);
+    window.mhaView.panels.find(({id}) => id === 'draw').drawing.restore(all), words);
   for (const [words, want] of [[text, first], [other, second]]) {
     expect(await put(words), 'it was refused');
     const got = await drawn(again.page);

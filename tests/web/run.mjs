@@ -11,6 +11,7 @@ import {finish, test} from './harness.mjs';
 import {testKeyboard} from './keyboard.mjs';
 import {testLooks} from './looks.mjs';
 import {crowds, deep, testManyHeads} from './many_heads.mjs';
+import {testModules} from './modules.mjs';
 import {testControls, testNumbers} from './model.mjs';
 import {testPhone} from './phone.mjs';
 import {testPolicy} from './policy.mjs';
@@ -98,6 +99,7 @@ if (made) {
       await testWords(browser, mha, folder);
       await testSharing(browser, folder);
       await testPolicy(browser, folder);
+      await testModules(browser, folder);
       await testPhone(browser, folder);
       await testKeyboard(browser, folder);
     }),

@@ -31,4 +31,5 @@ fi
 
 # The scripts lie beside the packages, where node looks for these.
 cp "$here"/*.mjs "$folder" || exit 1
+export MHA_WEB="$here/../../web"
 exec node "$folder/run.mjs" "$command" "$browser" "$folder" "$@"

@@ -107,7 +107,7 @@ async function drawingsOpen(browser, folder, address) {
   await page.mouse.up();
   await page.waitForFunction(() => { /* the address, too: on a slow machine it had the first half of the stroke */
     const panel = window.mhaView.panels.find(({id}) => id === 'draw'), words = new URLSearchParams(location.hash.slice(1));
-    return !window.mhaView.store.get().penDown && words.get('drawing') === panel.drawingState();
+    return !window.mhaView.store.get().penDown && words.get('drawing') === panel.drawing.text();
   });
   const wanted = await drawn(page);
   expect(wanted.own && wanted.shown, 'nothing is drawn');

@@ -2,15 +2,14 @@
  * libraries: node write_engine.mjs COMMAND NATIVE FOLDER [WORD...] */
 import {execFileSync} from 'node:child_process';
 import {cpSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync} from 'node:fs';
-import {dirname, join, resolve} from 'node:path';
-import {fileURLToPath} from 'node:url';
-import {gunzipSync} from 'node:zlib';
+import {join, resolve} from 'node:path';
+import {startEngine} from '../../web/engine/engine.js';
+import {engineSettings, settingsOfCommand} from '../../web/write/settings.js';
 import {createCommand, readTensors, writeTensors} from './files.mjs';
 import {expect, farthest, finish, note, skip, test} from './harness.mjs';
 import {writeTextModels} from './text_models.mjs';
 
 const [program, native, folder] = process.argv.slice(2, 5).map((path) => resolve(path));
-const web = join(dirname(fileURLToPath(import.meta.url)), '../../web');
 const {MHA_MODELS: models, MHA_TOKENIZERS: tokenizers} = process.env;
 mkdirSync(folder, {recursive: true});
 const mha = createCommand(program, folder);
@@ -21,17 +20,7 @@ const mha = createCommand(program, folder);
 function readPage(name) {
   const text = readFileSync(join(folder, name), 'utf8'), part = (id) => (text.match(new RegExp(`id="${id}">([^<]*)<`)) || [])[1];
   const engine = part('mha-engine');
-  return {data: JSON.parse(part('mha-data')), module: engine && gunzipSync(Buffer.from(engine, 'base64'))};
-}
-
-/* As the page starts it, from the page's own scripts. */
-async function startEngine(bytes) {
-  const scripts = ['system', 'engine', 'train', 'write'].map((name) => readFileSync(join(web, `engine/${name}.js`), 'utf8'));
-  const {createSystem, createEngine} = new Function(`${scripts.join('\n')}\nreturn {createSystem, createEngine};`)();
-  const system = createSystem(), module = await WebAssembly.compile(bytes);
-  const instance = await WebAssembly.instantiate(module, system.imports(module));
-  system.start(instance);
-  return createEngine(instance.exports, system.files);
+  return {data: JSON.parse(part('mha-data')), module: engine && Buffer.from(engine, 'base64')};
 }
 
 const packed = (path) => readFileSync(path).toString('base64');
@@ -205,11 +194,8 @@ async function testNext(engine) {
 async function expectSameStory(engine, name, prompt) {
   mha('view', name, '--text', prompt, '-o', 'story.html');
   const {data: {live}} = readPage('story.html'), model = engine.openText(live), {ids} = model.encode(prompt);
-  const source = readFileSync(join(web, 'write/settings.js'), 'utf8');
-  const {takeSettings, firstSettings, engineSettings} = new Function(`${source}\nreturn {takeSettings, firstSettings, engineSettings};`)();
-  takeSettings(live.settings);
   for (const [seed, words] of [[undefined, ['--sample']], [5, ['--seed', '5']], [6, ['--seed', '6']]]) {
-    const settings = engineSettings({...firstSettings(), ...(seed === undefined ? {} : {seed})});
+    const settings = engineSettings({...settingsOfCommand(live.settings), ...(seed === undefined ? {} : {seed})});
     const got = generate(model, ids, {...settings, max_new_tokens: newTokens}).slice(ids.length);
     const [{tokens}] = JSON.parse(mha('generate', name, '-p', prompt, ...words, '--tokens', String(newTokens), '--json', '--quiet')).sequences;
     expect(got.length > 0 && got.join() === tokens.join(), `${name}, seed ${seed}: ${got}, not ${tokens}`);

@@ -3,6 +3,21 @@
  * `token` a query, `key` the selected key or null, and `set` the maps and their tokens, which a page that runs its model
  * replaces. */
 
+import {countsOf, headName, headNumber, loadAttention, sizesInWords, sortHeads, strongestKeys} from './data.js';
+import {createAttentionLines, drawAttentionLines, linesLayout} from './lines.js';
+import {attentionImage, attentionLayout, attentionScale, attentionWords, chosenFacts, createAttentionMap, drawAttentionMap, tokenLabel} from './map.js';
+import {createMarksLegend, headWords, showMark} from './marks.js';
+import {createStrongest, createTokenView} from './tokens.js';
+import {panelFrame, selectControl} from '../base/controls.js';
+import {element} from '../base/dom.js';
+import {createLegend, drawHeatmap, equalWords, legendSvg} from '../base/heatmap.js';
+import {svgPen, textWidth} from '../base/pen.js';
+import {roveFocus} from '../base/roving.js';
+import {svgDocument, themeColours} from '../base/svg.js';
+import {fitToken, visibleToken} from '../base/text.js';
+import {attachTip} from '../base/tip.js';
+import {percent, shortNumber} from '../base/words.js';
+
 /* ---- All heads --------------------------------------------------------------------------------------------------- */
 
 const wallMost = 200; /* heads that are shown without being asked for */
@@ -149,7 +164,7 @@ function isInSight(node) {
 }
 
 /* `id` and `title` differ where a page has several panels. */
-function createAttentionPanel(store, data, id = 'attention', title = 'Attention maps') {
+export function createAttentionPanel(store, data, id = 'attention', title = 'Attention maps') {
   const attention = loadAttention(data, id);
   store.set({key: null, sort: 'number', set: store.get().set || data});
   const controls = createAttentionControls(store, attention), legend = createLegend();

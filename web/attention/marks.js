@@ -1,7 +1,9 @@
 /* What heads attend to, in words, and the marks of the kinds of heads that a language model copies with. */
 
+import {element} from '../base/dom.js';
+
 /* What a head attends to, in words; null if nobody says, or if it is no single pattern ("mixed"). */
-function headWords({words, heads}, layer, head) {
+export function headWords({words, heads}, layer, head) {
   const own = words && words[layer * heads + head];
   return own && own !== 'mixed' ? own : null;
 }
@@ -20,7 +22,7 @@ function headKind(attention, layer, head) {
 const kindMark = ({name, letter}) => element('span', {class: `head-mark ${name}`, 'data-letter': letter, 'aria-hidden': true});
 
 /* Shows the mark of a head, which most do not have, as the last part of its button. Its words are said beside it. */
-function showMark(button, attention, layer, head) {
+export function showMark(button, attention, layer, head) {
   const kind = headKind(attention, layer, head), old = button.querySelector('.head-mark');
   if (old) old.remove();
   if (kind) button.append(kindMark(kind));
@@ -28,7 +30,7 @@ function showMark(button, attention, layer, head) {
 }
 
 /* What the marks mean; hidden if no head has one. The names of heads follow the text: update() shows those of other maps. */
-function createMarksLegend(attention) {
+export function createMarksLegend(attention) {
   const legend = element('p', {class: 'hint marks-legend'});
   const update = () => legend.replaceChildren(...marksInWords(attention));
   update();

@@ -7,11 +7,11 @@
  *
  *     setColourTheme('dark');  colourOf(0.5)  ->  "rgb(203,81,96)";  colourTable[3 * 128 + 0..2]  the same in bytes */
 
-const colourTable = new Uint8Array(256 * 3);
-let colourTheme = 'light';
+export const colourTable = new Uint8Array(256 * 3);
+let theme = 'light';
 
 /* Linear light from Oklab, by the published matrices of that space. */
-function oklabToLinear(lightness, a, b) {
+export function oklabToLinear(lightness, a, b) {
   const l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3;
   const m = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3;
   const s = (lightness - 0.0894841775 * a - 1.291485548 * b) ** 3;
@@ -22,7 +22,7 @@ function oklabToLinear(lightness, a, b) {
   ];
 }
 
-function linearToByte(x) {
+export function linearToByte(x) {
   const curved = x <= 0.0031308 ? 12.92 * x : 1.055 * x ** (1 / 2.4) - 0.055;
   return Math.max(0, Math.min(255, Math.round(255 * curved)));
 }
@@ -45,19 +45,22 @@ function pathColour(lightness) {
   return at(low).map(linearToByte);
 }
 
+/* The theme whose colours the table has. */
+export const colourTheme = () => theme;
+
 /* Fills the table for a theme, 'light' or 'dark'. */
-function setColourTheme(theme) {
-  const [from, to] = theme === 'dark' ? [0.22, 0.97] : [0.98, 0.24];
-  colourTheme = theme;
+export function setColourTheme(next) {
+  const [from, to] = next === 'dark' ? [0.22, 0.97] : [0.98, 0.24];
+  theme = next;
   for (let i = 0; i < 256; i++) colourTable.set(pathColour(from + ((to - from) * i) / 255), 3 * i);
 }
 
 /* The index in the table of a value from 0 to 1; NaN counts as 0. */
-function colourIndex(x) {
+export function colourIndex(x) {
   return x > 0 ? Math.min(255, Math.round(255 * x)) : 0;
 }
 
-function colourOf(x) {
+export function colourOf(x) {
   const at = 3 * colourIndex(x);
   return `rgb(${colourTable[at]},${colourTable[at + 1]},${colourTable[at + 2]})`;
 }
@@ -69,12 +72,12 @@ function luminance(red, green, blue) {
 }
 
 /* Black or white, whichever has more contrast; at a luminance of 0.179 both have 4.58 to 1. */
-function inkFor(red, green, blue) {
+export function inkFor(red, green, blue) {
   return luminance(red, green, blue) > 0.179 ? '#000' : '#fff';
 }
 
 /* The same for the colour of x. */
-function inkOn(x) {
+export function inkOn(x) {
   const at = 3 * colourIndex(x);
   return inkFor(colourTable[at], colourTable[at + 1], colourTable[at + 2]);
 }

@@ -7,10 +7,13 @@
  *     pen.stroke([[x, y], ...], {stroke, line, alpha});
  *     pen.shift(x, y);                           svgPen: what follows is drawn from this point on; 0, 0 ends it */
 
+import {element} from './dom.js';
+import {escapeXml, exportFont, svgCanvas, svgLabel, svgNumber} from './svg.js';
+
 const measureContext = document.createElement('canvas').getContext('2d'), measuredWidths = new Map();
 
 /* The width of a text, remembered: every frame of an animation asks for the same ones. */
-function textWidth(text, size, weight) {
+export function textWidth(text, size, weight) {
   const id = `${weight} ${size} ${text}`;
   if (!measuredWidths.has(id)) {
     if (measuredWidths.size > 5000) measuredWidths.clear();
@@ -20,7 +23,7 @@ function textWidth(text, size, weight) {
   return measuredWidths.get(id);
 }
 
-function canvasPen(context) {
+export function canvasPen(context) {
   const anchors = {start: 'left', middle: 'center', end: 'right'};
   return {
     /* No smoothing while each cell has at least one pixel; below that, smoothing keeps rows from disappearing. */
@@ -76,7 +79,7 @@ function canvasPen(context) {
   };
 }
 
-function svgPen() {
+export function svgPen() {
   const parts = [];
   const faint = (alpha) => (alpha < 1 ? ` opacity="${svgNumber(alpha)}"` : '');
   const frame = (box) => `x="${svgNumber(box.x)}" y="${svgNumber(box.y)}" width="${svgNumber(box.width)}" ` +
@@ -119,7 +122,7 @@ function svgPen() {
 
 /* Sets a canvas to `width` x `height` CSS pixels at the resolution of the screen; returns its cleared context, scaled
  * to CSS pixels. The memory is reused if the size does not change. */
-function sizeCanvas(canvas, width, height) {
+export function sizeCanvas(canvas, width, height) {
   const ratio = Math.min(3, window.devicePixelRatio || 1);
   const [wide, high] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
   if (canvas.width !== wide) canvas.width = wide;

@@ -4,7 +4,7 @@
  *
  * The stop is the control that had the focus last, or else the pressed one, or else the first. */
 
-function roveFocus(group, selector) {
+export function roveFocus(group, selector) {
   let last = null;
   const usable = () => Array.from(group.querySelectorAll(selector)).filter((node) => !node.disabled);
 

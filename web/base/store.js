@@ -8,7 +8,7 @@
  * Values are replaced, never modified in place: `!==` detects changes. A listener may set further values; these are
  * reported after all listeners of the current round have run, so each listener sees a consistent state. */
 
-function createStore(initial) {
+export function createStore(initial) {
   let state = {...initial};
   let waiting = new Set();
   let telling = false;

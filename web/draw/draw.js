@@ -8,22 +8,26 @@
  * While the pen moves, this panel follows with every frame. Other panels take longer: those in sight follow as often as
  * they take up a seventh of the time, the others (resting.js) when the pen rests.
  *
- *     drawingState()          a text for a link: the strokes, or the fitted picture; null if nothing is drawn
- *     setDrawingState(text)   draws that and selects it; false if the text is not one of these */
+ *     panel.drawing.text()          a text for a link: the strokes, or the fitted picture; null if nothing is drawn
+ *     panel.drawing.restore(text)   draws that and selects it; false if the text is not one of these */
+
+import {panelFrame} from '../base/controls.js';
+import {announce, element} from '../base/dom.js';
+import {bestOf, remember, splitNumbers} from '../base/numbers.js';
+import {svgDocument, svgLabel, themeColours} from '../base/svg.js';
+import {percent} from '../base/words.js';
+import {answerWords, createColumns, createLiveMaps} from './maps.js';
+import {attachFiles, imageAmong, readPicture} from './pictures.js';
+import {createSheet} from './sheet.js';
+import {bytesToText, strokesFromBytes, strokesToBytes, textToBytes} from './strokes.js';
+import {createDrawingThumb} from './thumb.js';
+import {lookRow, lookScale} from '../heads/look.js';
+import {runModel} from '../vit/model.js';
+import {drawPicture, mapHeight, mapSvg, outlinePath, pictureSvg} from '../vit/picture.js';
 
 const PEN_RESTS = 250; /* milliseconds without a change, after which all panels follow */
 
-let currentDrawing = null; /* of the page's Draw panel: {state(), restore(text)} */
-
-function drawingState() {
-  return currentDrawing ? currentDrawing.state() : null;
-}
-
-function setDrawingState(text) {
-  return Boolean(currentDrawing) && currentDrawing.restore(text);
-}
-
-function createDrawPanel(store, model, data) {
+export function createDrawPanel(store, model, data) {
   const parts = createDrawParts(model), place = data.images.length, thumb = createDrawingThumb(store, model, place);
   const view = {before: store.get().image, version: 0, frame: 0, timer: 0, rest: 0, rested: 0, passing: false, shown: null};
   const sheet = createSheet(() => {
@@ -113,8 +117,20 @@ function createDrawPanel(store, model, data) {
     title: 'Draw a digit',
     element: panelFrame('draw', 'Draw a digit', text, null, parts.element),
     toSvg: () => drawSvg({...store.get(), ...(view.shown && {result: view.shown.result})}, model, data, view.shown),
-    pixels: () => sheet.pixels(), /* for tests, as are the state functions */
-    drawingState, setDrawingState,
+    pixels: () => sheet.pixels(), /* for tests */
+    drawing: {
+      text() {
+        if (view.frame) refresh(); /* the sheet may be ahead of what is shown */
+        return view.shown ? drawingText(sheet.shown(), view.shown.image) : null;
+      },
+      restore(words) {
+        const items = drawingItems(words, model);
+        if (!items) return false;
+        sheet.restore(items);
+        refresh();
+        return true;
+      },
+    },
   };
   parts.connect(sheet, take);
   attachFiles((files) => {
@@ -126,19 +142,6 @@ function createDrawPanel(store, model, data) {
   store.on(['result', 'token', 'scale', 'theme'], (state) => {
     if (!view.passing && view.shown && isSelected()) show(view.shown.image, state.result);
   });
-  currentDrawing = {
-    state() {
-      if (view.frame) refresh(); /* the sheet may be ahead of what is shown */
-      return view.shown ? drawingText(sheet.shown(), view.shown.image) : null;
-    },
-    restore(words) {
-      const items = drawingItems(words, model);
-      if (!items) return false;
-      sheet.restore(items);
-      refresh();
-      return true;
-    },
-  };
   parts.update(sheet);
   parts.show(null, null);
   return panel;
@@ -181,7 +184,7 @@ function drawingText({strokes}, image) {
   return drawn && drawn.length <= 2 * pixels.length ? drawn : pixels;
 }
 
-/* What setDrawingState puts on the sheet; null if the text is of another kind. */
+/* What such a text puts on the sheet; null if the text is of another kind. */
 function drawingItems(text, model) {
   const bytes = typeof text === 'string' ? textToBytes(text.slice(1)) : null, {rows, columns} = model.config;
   if (!bytes) return null;

@@ -1,14 +1,16 @@
 /* Pictures for the Draw panel: chosen, dropped on the page, or pasted. */
 
+import {element} from '../base/dom.js';
+
 const PICTURE_SIDE = 640; /* larger pictures are reduced */
 
 /* The first image among files; null if there is none. */
-function imageAmong(files) {
+export function imageAmong(files) {
   return Array.from(files || []).find((file) => file.type.startsWith('image/')) || null;
 }
 
 /* A canvas with the picture of a file, as a promise; it fails if the browser cannot decode the file. */
-async function readPicture(file) {
+export async function readPicture(file) {
   const bitmap = await createImageBitmap(file);
   const by = Math.min(1, PICTURE_SIDE / Math.max(bitmap.width, bitmap.height));
   const canvas = element('canvas', {width: Math.max(1, Math.round(bitmap.width * by)),
@@ -21,7 +23,7 @@ async function readPicture(file) {
 }
 
 /* Files that are dropped anywhere on the page, or pasted, go to `take(files)`; while one hovers, `over(true)`. */
-function attachFiles(take, over) {
+export function attachFiles(take, over) {
   const hasFiles = (event) => event.dataTransfer && Array.from(event.dataTransfer.types).includes('Files');
   window.addEventListener('dragover', (event) => {
     if (!hasFiles(event)) return;

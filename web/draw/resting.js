@@ -3,7 +3,7 @@
  *
  *     const panel = createResting(createGridPanel, store, model, data);       as createGridPanel(store, model, data) */
 
-function createResting(create, store, model, data) {
+export function createResting(create, store, model, data) {
   const late = new Map(); /* listeners that were not called, with the keys that have changed since */
   let inSight = true;
   const wake = () => {

@@ -7,16 +7,21 @@
  * Strokes are drawn on two canvases: the visible one, in the colours of the page, and a small one, white on black, which
  * is fitted to the model. */
 
+import {colourTheme} from '../base/colour.js';
+import {element} from '../base/dom.js';
+import {addPoint, drawPoint, ERASER_WIDTH, PEN_WIDTH, SHEET_UNITS} from './strokes.js';
+import {drawPicture} from '../vit/picture.js';
+
 const SHEET_SIDE = 280; /* pixels of the small canvas */
 
-function createSheet(changed) {
+export function createSheet(changed) {
   const canvas = element('canvas', {id: 'sheet', class: 'sheet', role: 'img'});
   const small = element('canvas', {width: SHEET_SIDE, height: SHEET_SIDE});
   const contexts = {shown: canvas.getContext('2d'), small: small.getContext('2d', {willReadFrequently: true})};
   const state = {done: [], tool: 'pen', pointer: null, stroke: null, side: 0};
 
   const inks = () => {
-    const [paper, ink] = colourTheme === 'dark' ? ['#1e1e1e', '#f5f5f5'] : ['#ffffff', '#181818'];
+    const [paper, ink] = colourTheme() === 'dark' ? ['#1e1e1e', '#f5f5f5'] : ['#ffffff', '#181818'];
     return {shown: {paper, ink}, small: {paper: '#000000', ink: '#ffffff'}};
   };
 

@@ -6,13 +6,15 @@
  * Curves are smooth: quadratic, from the middle between two points to the next middle, with the point itself as control
  * point. Each point adds its own piece, so a stroke grows without being drawn again. */
 
-const SHEET_UNITS = 1024;
-const PEN_WIDTH = 84; /* about that of MNIST's strokes, for a digit that fills two thirds of the sheet */
-const ERASER_WIDTH = 160;
+import {decodeBase64} from '../base/bytes.js';
+
+export const SHEET_UNITS = 1024;
+export const PEN_WIDTH = 84; /* about that of MNIST's strokes, for a digit that fills two thirds of the sheet */
+export const ERASER_WIDTH = 160;
 const POINT_BYTES = 4;
 
 /* Adds a point unless it is too close to the last one; returns whether it did. */
-function addPoint(stroke, x, y, width) {
+export function addPoint(stroke, x, y, width) {
   const clamp = (value) => Math.max(0, Math.min(SHEET_UNITS - 1, Math.round(value)));
   const {points} = stroke, at = points.length, [px, py] = [clamp(x), clamp(y)];
   if (at && Math.hypot(px - points[at - 3], py - points[at - 2]) < 6) return false;
@@ -21,7 +23,7 @@ function addPoint(stroke, x, y, width) {
 }
 
 /* Draws point n, from 0, and what connects it with the points before; the context's side is `side` pixels. */
-function drawPoint(context, {points}, n, side) {
+export function drawPoint(context, {points}, n, side) {
   const by = side / SHEET_UNITS, at = (i) => [(points[3 * i] + 0.5) * by, (points[3 * i + 1] + 0.5) * by];
   const middle = ([x0, y0], [x1, y1]) => [(x0 + x1) / 2, (y0 + y1) / 2];
   context.lineCap = 'round';
@@ -43,7 +45,7 @@ function drawPoint(context, {points}, n, side) {
 
 /* Per stroke: its kind, the number of points in two bytes, and the points: ten bits of x, ten of y, in three bytes, and
  * the width. */
-function strokesToBytes(strokes) {
+export function strokesToBytes(strokes) {
   const bytes = [];
   for (const {erase, points} of strokes) {
     const count = Math.min(65535, points.length / 3);
@@ -57,7 +59,7 @@ function strokesToBytes(strokes) {
 }
 
 /* The strokes, or null if the bytes are none. */
-function strokesFromBytes(bytes) {
+export function strokesFromBytes(bytes) {
   const strokes = [];
   let at = 0;
   while (at < bytes.length) {
@@ -75,13 +77,13 @@ function strokesFromBytes(bytes) {
 }
 
 /* Base64 with the two letters that need no escape in a link, and without padding. */
-function bytesToText(bytes) {
+export function bytesToText(bytes) {
   const letters = Array.from(bytes, (byte) => String.fromCharCode(byte)).join('');
   return btoa(letters).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
 }
 
 /* Null if the text is not of this kind. */
-function textToBytes(text) {
+export function textToBytes(text) {
   if (typeof text !== 'string' || !/^[\w-]*$/.test(text)) return null;
   try {
     return decodeBase64(text.replace(/-/g, '+').replace(/_/g, '/'));

@@ -1,6 +1,9 @@
 /* The drawing among the images of the page, to select it again after another one; it is there while something is drawn. */
 
-function createDrawingThumb(store, model, place) {
+import {element} from '../base/dom.js';
+import {drawPicture} from '../vit/picture.js';
+
+export function createDrawingThumb(store, model, place) {
   const canvas = element('canvas', {class: 'map', 'aria-hidden': true});
   const input = element('input', {type: 'radio', name: 'image', value: place, onchange: () => store.set({image: place})});
   const node = element('label', {class: 'thumb'}, input, canvas, element('span', null, 'drawing'));

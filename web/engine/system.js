@@ -5,7 +5,7 @@
 
 const FILE_KIND = 4, FOLDER_KIND = 3, ROOT = 3; /* the descriptor of the folder / */
 
-function createSystem() {
+export function createSystem() {
   const files = new Map(), open = new Map();
   let memory = null, next = ROOT + 1;
   const view = () => new DataView(memory.buffer);

@@ -1,11 +1,13 @@
 /* A training of the engine; `training` is its address. */
 
+import {createEngineModel} from './model.js';
+
 /* The numbers of a training, in the order of page_training_number in engine.h. */
 const TRAINING_NUMBERS = ['state', 'step', 'epoch', 'loss', 'correct', 'testLoss', 'testCorrect'];
 
-const TRAINING_DONE = 1, TRAINING_DIVERGED = 2;
+export const TRAINING_DIVERGED = 2; /* the state; 0: not finished, 1: done */
 
-function createEngineTraining(calls, training, tools) {
+export function createEngineTraining(calls, training, tools) {
   const numbers = () => {
     const all = new Float64Array(calls.memory.buffer, calls.page_train_numbers(training), TRAINING_NUMBERS.length);
     return Object.fromEntries(TRAINING_NUMBERS.map((name, n) => [name, all[n]]));

@@ -7,7 +7,7 @@ const FAILED = -1, FINISHED = -2; /* of page_generate_step */
 const settingLines = (settings) => Object.entries(settings).map(([key, value]) => `${key}=${value}`).join('\n');
 
 /* Methods of a model; `page` is its address. Ids are Int32Array, or any list of numbers. */
-function createEngineWriter(calls, page, {take, takeInside}, {withCopies, check, bytesOf, textAt, lastError}) {
+export function createEngineWriter(calls, page, {take, takeInside}, {withCopies, check, bytesOf, textAt, lastError}) {
   const idsAt = (at, count) => new Int32Array(calls.memory.buffer, at, count).slice();
   const textOrError = (at) => {
     if (!at) throw lastError();

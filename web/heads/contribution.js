@@ -3,6 +3,12 @@
  * The numbers are the library's (mha_model_contributions) for the images of the page, with all heads on: for each image
  * one row per part, in the order embedding, heads block by block, MLPs, biases. They add up to the logit. */
 
+import {panelFrame, storeControl} from '../base/controls.js';
+import {element} from '../base/dom.js';
+import {roveFocus} from '../base/roving.js';
+import {svgDocument, svgLabel, svgNumber, themeColours} from '../base/svg.js';
+import {logitText} from './gates.js';
+
 /* The parts of the sum: {kind, block, head, row}. */
 function contributionParts(model) {
   const heads = model.blocks.flatMap((block, b) => Array.from({length: block.heads}, (_, h) => [b, h]));
@@ -14,7 +20,7 @@ function contributionParts(model) {
 }
 
 /* The two largest logits: the prediction and the runner-up. */
-function topTwo(logits) {
+export function topTwo(logits) {
   const order = Array.from(logits.keys()).sort((a, b) => logits[b] - logits[a]);
   return [order[0], order.length > 1 ? order[1] : order[0]];
 }
@@ -27,7 +33,7 @@ function contributionChoice(choice, image) {
   return {of: (row) => row[shown], words: `logit of ${shown}${shown === best ? ', the prediction' : ''}`};
 }
 
-function createContributionPanel(store, model, data) {
+export function createContributionPanel(store, model, data) {
   const parts = contributionParts(model), cells = parts.map((part) => createContributionCell(store, part));
   const total = element('p', {class: 'verdict', id: 'contribution-sum', role: 'status'});
   const title = 'What heads add to the logits';

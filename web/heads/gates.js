@@ -3,7 +3,17 @@
  * A switch sets the gate of a head, a factor of the head's part of concat(heads): 0 removes it from the sum, like
  * pruning. The whole model is recomputed at each click, so later blocks are affected. */
 
-function createGatesPanel(store, model, data) {
+import {panelFrame} from '../base/controls.js';
+import {element} from '../base/dom.js';
+import {bestOf} from '../base/numbers.js';
+import {roveFocus} from '../base/roving.js';
+import {svgDocument, svgLabel, svgNumber, themeColours} from '../base/svg.js';
+import {attachTip} from '../base/tip.js';
+import {percent, plural, probabilityWords} from '../base/words.js';
+import {changeGates, countOff} from '../vit/model.js';
+import {drawPicture} from '../vit/picture.js';
+
+export function createGatesPanel(store, model, data) {
   const switches = createSwitches(store, model);
   const bars = createBars(model);
   const verdict = element('p', {class: 'verdict', id: 'verdict', role: 'status'});
@@ -28,10 +38,6 @@ function createGatesPanel(store, model, data) {
   store.on(['result', 'block', 'head', 'theme'], update);
   update();
   return panel;
-}
-
-function countOff(gates) {
-  return gates.reduce((sum, row) => sum + row.filter((gate) => !gate).length, 0);
 }
 
 function gatesVerdict(state, image) {
@@ -98,7 +104,7 @@ function createSwitch(store, b, h) {
 
 /* ---- Probabilities and logits ------------------------------------------------------------------------------------ */
 
-function logitText(x) {
+export function logitText(x) {
   const text = x.toFixed(2);
   return text === '-0.00' ? '0.00' : text.replace('-', '−');
 }

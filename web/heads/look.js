@@ -3,7 +3,19 @@
  * On the left the image, whose patches are selected by mouse, touch or arrow keys, and the selected head, large, with
  * its numbers; on the right all heads, one row per block, which wraps if there are many. */
 
-function createLookPanel(store, model, data) {
+import {panelFrame, scaleControls} from '../base/controls.js';
+import {announce, element, svgElement} from '../base/dom.js';
+import {cellUnder, createLegend, equalWords, legendSvg, sharedMax, weightScale, weightWords} from '../base/heatmap.js';
+import {largestOf} from '../base/numbers.js';
+import {roveFocus} from '../base/roving.js';
+import {svgDocument, svgLabel, themeColours} from '../base/svg.js';
+import {attachTip, cellLabel} from '../base/tip.js';
+import {percent, shortNumber} from '../base/words.js';
+import {surveyOf} from './survey.js';
+import {middleToken, tokenName, tokenPlace} from '../vit/model.js';
+import {describeRow, drawMap, drawPicture, mapHeight, mapSvg, mapTokenUnder, pictureSvg} from '../vit/picture.js';
+
+export function createLookPanel(store, model, data) {
   const legend = createLegend();
   const picker = createPatchPicker(store, model, data);
   const large = createLargeMap(store, model, data);
@@ -33,12 +45,12 @@ function createLookPanel(store, model, data) {
 }
 
 /* The weights of one head from the selected token, (tokens). */
-function lookRow(state, model, block, head) {
+export function lookRow(state, model, block, head) {
   return state.result.maps[block][head].subarray(state.token * model.tokens, (state.token + 1) * model.tokens);
 }
 
 /* The scale of one head, given as [block, head], or, for null, of the legend. */
-function lookScale(state, model, which) {
+export function lookScale(state, model, which) {
   const of = (max) => weightScale(state.scale, 1 / model.tokens, max);
   if (state.range === 'per-head') return of(which ? largestOf(lookRow(state, model, which[0], which[1])) : null);
   const maxima = (heads, b) => heads.map((_, h) => largestOf(lookRow(state, model, b, h)));
@@ -104,7 +116,7 @@ function patchLines(model) {
   return parts.join('');
 }
 
-function chooseToken(store, model, token) {
+export function chooseToken(store, model, token) {
   store.set({token});
   announce(`From ${tokenName(model, token)}`);
 }
@@ -152,12 +164,8 @@ function mapLook(state, model, data, which) {
     outline: data.images[state.image].outline,
     scale: lookScale(state, model, which),
     mark: state.token,
-    accent: accentColour(),
+    accent: themeColours().accent,
   };
-}
-
-function accentColour() {
-  return getComputedStyle(document.documentElement).getPropertyValue('--accent').trim() || '#000';
 }
 
 /* ---- All heads --------------------------------------------------------------------------------------------------- */

@@ -7,13 +7,23 @@
  * Row t of R_b estimates how much each patch contributes to token t after block b. Values and the MLP are ignored.
  * Heads that are switched off are excluded from the mean; a block without heads passes on its input. */
 
+import {panelFrame, scaleControls, selectControl} from '../base/controls.js';
+import {element} from '../base/dom.js';
+import {createLegend, legendSvg, weightScale, weightWords} from '../base/heatmap.js';
+import {bestOf, splitNumbers} from '../base/numbers.js';
+import {svgDocument, svgLabel, themeColours} from '../base/svg.js';
+import {attachTip} from '../base/tip.js';
+import {percent} from '../base/words.js';
+import {headsOff, tokenName} from '../vit/model.js';
+import {drawMap, mapHeight, mapSvg, mapTokenUnder} from '../vit/picture.js';
+
 /* R_b for each block, (T,T), computed by the engine. */
-function rollOut(model, maps, gates) {
+export function rollOut(model, maps, gates) {
   return splitNumbers(model.whole.rollOut(maps.flat(), model.tokens, headsOff(gates)), maps.length, model.tokens ** 2);
 }
 
 /* The row to show: the class token's, or the mean of all rows; or, on request, the row of a token. */
-function rolloutRow(model, matrix, from, token) {
+export function rolloutRow(model, matrix, from, token) {
   const T = model.tokens;
   if (from === 'chosen') return matrix.slice(token * T, (token + 1) * T);
   if (model.first) return matrix.slice(0, T);
@@ -23,13 +33,13 @@ function rolloutRow(model, matrix, from, token) {
 }
 
 /* A token's own share is by far the largest and would hide the rest: the scale ends at the largest of the others. */
-function rolloutMax(rows, own) {
+export function rolloutMax(rows, own) {
   let max = 0;
   for (const row of rows) row.forEach((value, t) => (max = t === own ? max : Math.max(max, value)));
   return max;
 }
 
-function createRolloutPanel(store, model, data) {
+export function createRolloutPanel(store, model, data) {
   const view = {from: 'read-out', matrices: [], rows: []};
   const readOut = model.first ? 'the class token' : 'the mean of all tokens';
   const choices = [['read-out', readOut], ['chosen', 'the selected token']];
@@ -85,7 +95,7 @@ function rolloutLook(state, model, data, view) {
     outline: data.images[state.image].outline,
     scale: rolloutScale(state, model, view, b),
     mark: view.own,
-    accent: accentColour(),
+    accent: themeColours().accent,
   });
 }
 

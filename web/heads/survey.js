@@ -13,17 +13,20 @@
  *                 much the loss of the right answer (without a label: the model's own) changes when the head is
  *                 switched off, and calls that the effect on the loss. */
 
+import {bestOf} from '../base/numbers.js';
+import {changeGates, openGates, runModel} from '../vit/model.js';
+
 const SURVEY_IMAGES = 16; /* maximum number of images surveyed by the page */
 const IMPORTANCE_IMAGES = 8;
 
 /* The numbers of one head, or null if not available yet. */
-function surveyOf(state, block, head) {
+export function surveyOf(state, block, head) {
   const survey = state.survey;
   return (survey && survey.heads.find((item) => item.block === block && item.head === head)) || null;
 }
 
 /* The survey of a file, with blocks, heads and twins counted from 0: its heads lie in the order of the model. */
-function surveyOfFile(model, survey) {
+export function surveyOfFile(model, survey) {
   if (!survey) return null;
   const places = model.blocks.flatMap(({heads}, block) => Array.from({length: heads}, (_, head) => ({block, head})));
   const own = {...survey, heads: survey.heads.map((item, n) => ({...item, ...places[n], twin: null, divergence: null}))};
@@ -84,7 +87,7 @@ function inSlices(count, step, done) {
 }
 
 /* Measures the heads over the images of the page, and sets `survey` in the store when that is complete. */
-function startSurvey(store, model, data) {
+export function startSurvey(store, model, data) {
   const images = data.images.slice(0, SURVEY_IMAGES), gates = openGates(model);
   const survey = emptySurvey(model, images.length);
   inSlices(images.length,
@@ -97,7 +100,7 @@ function startSurvey(store, model, data) {
 
 /* Adds importance to the page's survey; calls `progress(share)` with the fraction done. One head after another, each over all
  * images, so that the model is opened once for each. */
-function surveyImportance(store, model, data, progress) {
+export function surveyImportance(store, model, data, progress) {
   const survey = store.get().survey, images = data.images.slice(0, IMPORTANCE_IMAGES), open = openGates(model);
   const sums = survey.heads.map(() => 0), whole = [];
   const count = images.length * (1 + survey.heads.length);

@@ -5,6 +5,9 @@
  *
  * The vertical axis runs from 0 to `top`; `words` writes a value. */
 
+import {svgElement} from '../base/dom.js';
+import {svgLabel, themeColours} from '../base/svg.js';
+
 const CURVE_WIDTH = 640, CURVE_HEIGHT = 200, CURVE_LEFT = 46, CURVE_RIGHT = 12, CURVE_TOP = 30, CURVE_BOTTOM = 26;
 
 /* The smallest of 100, 200, 500, 1000, ... that is at least `most`. */
@@ -27,7 +30,7 @@ function curvePath(points, {x, y}) {
   return points.map(({step, value}, n) => `${n ? 'L' : 'M'}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join('');
 }
 
-function createCurve(title, top, words) {
+export function createCurve(title, top, words) {
   const line = svgElement('path', {class: 'curve-line'}), dot = svgElement('circle', {class: 'curve-dot', r: 4});
   const value = svgElement('text', {class: 'curve-value', x: CURVE_WIDTH - CURVE_RIGHT, y: 16, 'text-anchor': 'end'});
   const axis = svgElement('g', {class: 'curve-axis'});

@@ -1,38 +1,24 @@
 /* The page of `mha view --train`: a model that learns while one looks at it. Controls and curves on the left, every head on
  * the selected digit on the right, the digits with their predictions below. */
 
+import {panelFrame, selectControl} from '../base/controls.js';
+import {announce, element} from '../base/dom.js';
+import {bestOf} from '../base/numbers.js';
+import {roveFocus} from '../base/roving.js';
+import {svgDocument} from '../base/svg.js';
+import {percent, probabilityWords, shortNumber} from '../base/words.js';
+import {createCurve} from './curve.js';
+import {createLearnMaps} from './maps.js';
+import {drawPicture} from '../vit/picture.js';
+
 /* What can be changed, with the values to choose from. */
-const learnChoices = {
+export const learnChoices = {
   heads: {label: 'Heads', first: '4', values: ['1', '2', '4', '8']},
   width: {label: 'Width', first: '48', values: ['32', '48', '64']},
   rate: {label: 'Learning rate', first: '0.004', values: ['0.001', '0.002', '0.004', '0.008', '0.1']},
 };
 
-async function startTraining(data) {
-  const values = Object.fromEntries(Object.entries(learnChoices).map(([key, {first}]) => [key, first]));
-  const store = createStore({...values, digit: 0, running: false, theme: document.documentElement.dataset.theme});
-  const trainer = createTrainer(data, await unpackDigits(data), store);
-  trainer.restart();
-  const kept = document.getElementById('mha-kept');
-  if (kept) trainer.adopt(JSON.parse(kept.textContent));
-  store.on(Object.keys(learnChoices), () => {
-    store.set({running: false});
-    trainer.restart();
-  });
-  const panels = [createLearnPanel(store, trainer, data), createLearnDraw(store, trainer, data)];
-  const view = {data, store, stores: [store], model: null, trainer, panels, kept: trainer.kept};
-  const lead = 'A small transformer starts from random weights and learns to recognize digits in your browser. Press Train and watch its heads.';
-  pageHead(data, learnFacts(data), panels, lead, [...shareButtons(view), themeButton(store)]);
-  placePanels(panels);
-  return view;
-}
-
-function learnFacts({train, test, rows, columns, patch}) {
-  return ['Vision Transformer', plural(learnRecipe.depth, 'block'), `patches of ${patch} × ${patch}`,
-    `${train.count.toLocaleString('en')} training digits of ${rows} × ${columns}`, `${test.count.toLocaleString('en')} held out`];
-}
-
-function createLearnPanel(store, trainer, data) {
+export function createLearnPanel(store, trainer, data) {
   const loss = createCurve('Training loss of each batch', 2.5, shortNumber);
   const score = createCurve('Accuracy on held-out digits', 1, percent);
   const draw = (news) => {
@@ -125,27 +111,6 @@ function createLearnHeads(store, trainer, data) {
   return element('div', {class: 'learn-heads'}, element('h3', null, 'What each head attends to'), answer, maps.element,
     element('p', {class: 'hint'}, 'Attention from the class token, from which the prediction is computed, to the patches of the digit and, below them on the left, ' +
       'to itself. Each row is a block.'));
-}
-
-/* A map for each head; draw(result, outline) shows what trainer.read has found. */
-function createLearnMaps(store, data) {
-  const layout = learnLayout(data), rows = element('div', {class: 'learn-rows'});
-  const make = () => {
-    const heads = Number(store.get().heads), cells = (b) => Array.from({length: heads}, (_, h) => element('figure', null,
-      element('canvas', {class: 'map', role: 'img', 'aria-label': `Attention of block ${b}, head ${h}`}),
-      element('figcaption', {class: 'hint'}, `${b}.${h}`)));
-    rows.style.setProperty('--heads', Math.min(heads, 4));
-    rows.replaceChildren(...Array.from({length: learnRecipe.depth}, (_, b) => element('div', {class: 'learn-row'}, cells(b))));
-  };
-  make();
-  store.on(['heads'], make);
-  return {
-    element: rows,
-    draw({rows: shares}, outline) {
-      const max = sharedMax(shares.flat().map(largestOf)), scale = weightScale('linear', 1 / layout.tokens, max), all = rows.querySelectorAll('canvas');
-      if (all.length === shares.flat().length) shares.flat().forEach((row, n) => drawMap(all[n], layout, row, {outline, scale}));
-    },
-  };
 }
 
 /* ---- Digits ------------------------------------------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /* The training of the page: a small Vision Transformer on the digits inside it, step by step.
  *
- *     const trainer = createTrainer(data, await unpackDigits(data), store);
+ *     const trainer = createTrainer(engine, data, await unpackDigits(data), store);
  *     trainer.go();                  takes steps until pause(), one or more between two frames
  *     trainer.on((news) => ...);     news: {stepped, evaluated, model}, what is new
  *     trainer.kept()                 the model and its curves as JSON, for a copy of the page; null before the first step
@@ -8,13 +8,19 @@
  *
  * heads, width and rate of the store are those of the next training; restart() begins one. */
 
-const LEARN_DIGITS = 30, /* of the test images, whose predictions are shown */
-  LEARN_FRAME = 12, /* milliseconds of steps between two frames */
-  LEARN_LOOK = 4, /* steps between two looks at the heads */
-  LEARN_EVALUATE = 31; /* and between two evaluations */
+import {decodeBase64, encodeBase64, unpackGzip} from '../base/bytes.js';
+import {showNotice} from '../base/notice.js';
+import {bestOf, splitNumbers} from '../base/numbers.js';
+import {TRAINING_DIVERGED} from '../engine/train.js';
+import {outlinePath} from '../vit/picture.js';
+
+export const LEARN_DIGITS = 30; /* test images whose predictions are shown */
+const LEARN_FRAME = 12; /* milliseconds of steps between two frames */
+const LEARN_LOOK = 4; /* steps between two looks at the heads */
+const LEARN_EVALUATE = 31; /* steps between two evaluations */
 
 /* What a training on the page has in common with all others. */
-const learnRecipe = {depth: 2, epochs: 30, batch: 32, warmup: 0.03, held_out: 0, average: 0, smoothing: 0};
+export const learnRecipe = {depth: 2, epochs: 30, batch: 32, warmup: 0.03, held_out: 0, average: 0, smoothing: 0};
 
 /* A file of MNIST's format: big-endian numbers, then bytes. */
 function digitFile(numbers, bytes) {
@@ -25,7 +31,7 @@ function digitFile(numbers, bytes) {
 }
 
 /* The images and labels of the page: {train, test}, each with {count, images, labels}. */
-async function unpackDigits(data) {
+export async function unpackDigits(data) {
   const unpack = async (text) => (data.packed ? unpackGzip(decodeBase64(text)) : decodeBase64(text));
   const part = async ({count, images, labels}) => ({count, images: await unpack(images), labels: await unpack(labels)});
   return {train: await part(data.train), test: await part(data.test)};
@@ -47,7 +53,7 @@ function shownDigits(data, {test}) {
   });
 }
 
-function createTrainer(data, digits, store) {
+export function createTrainer(engine, data, digits, store) {
   const folder = digitFolder(data, digits), shown = shownDigits(data, digits), listeners = [];
   let training = null, model = null, timer = 0;
   const trainer = {shown, curve: [], scores: [], predictions: [], numbers: null, ended: null}; /* ended: 'done', 'diverged' or 'kept' */
@@ -153,7 +159,7 @@ function createTrainer(data, digits, store) {
 }
 
 /* The tokens of the model, as the functions that draw maps know them. */
-function learnLayout({rows, columns, patch}) {
+export function learnLayout({rows, columns, patch}) {
   const across = columns / patch, down = rows / patch;
   return {across, down, first: 1, patches: across * down, tokens: across * down + 1, config: {rows, columns, patch}};
 }

@@ -3,6 +3,12 @@
  * `write` returns a text, or null if the field has nothing to say. `read` returns the values to set in the store, or
  * throws a RangeError if the text is not one that `write` returns for this page. */
 
+import {learnChoices} from '../learn/learn.js';
+import {LEARN_DIGITS} from '../learn/trainer.js';
+import {walkMost} from '../steps/text.js';
+import {stepKeys} from '../steps/words.js';
+import {isSetting} from '../write/settings.js';
+
 /* An integer from 0 to `count` - 1; count(view) is asked when a link is read, after the fields before it were set. */
 function countField(key, count) {
   return {
@@ -52,9 +58,9 @@ const gatesField = {
 
 /* A drawing, as the panel for drawing writes it; it selects the image itself. */
 const drawingField = {
-  write: ({state, pictures}) => (state.image >= pictures && typeof drawingState === 'function' ? drawingState() : null),
-  read(text) {
-    if (typeof setDrawingState !== 'function' || !setDrawingState(text)) throw new RangeError('drawing');
+  write: ({state, pictures, drawing}) => (state.image >= pictures ? drawing.text() : null),
+  read(text, {drawing}) {
+    if (!drawing.restore(text)) throw new RangeError('drawing');
     return {};
   },
 };
@@ -64,7 +70,7 @@ const imageField = {...countField('image', ({pictures}) => pictures),
 
 /* A setting of the panel for writing, if it is not the first one. */
 const settingField = (key) => ({
-  write: ({state}) => (state[key] === firstSettings()[key] ? null : String(state[key])),
+  write: ({state, writing: {first}}) => (state[key] === first[key] ? null : String(state[key])),
   read(text) {
     if (!/^[\d.]{1,8}$/.test(text) || !isSetting(key, Number(text))) throw new RangeError(text);
     return {[key]: Number(text)};
@@ -82,7 +88,7 @@ const moreField = {
 };
 
 /* A text that the model cannot read is not in the address, which has the last one that it could. */
-const writeFields = {
+export const writeFields = {
   text: {
     write: ({state: {read}, writing: {first}}) => (read.text === first.text ? null : read.text),
     read: (text) => ({text, more: []}),
@@ -104,7 +110,7 @@ const stackField = {
 };
 
 /* The walk-through over a text; its query is that of the maps. */
-const walkFields = {
+export const walkFields = {
   'step-stack': stackField,
   step: countField('step', ({walk, state}) => stepKeys(walk.models[state.stack]).length),
   'step-layer': countField('block', ({walk, state}) => walk.models[state.stack].blocks.length),
@@ -112,7 +118,7 @@ const walkFields = {
   'step-key': countField('key', () => walkMost),
 };
 
-const shareFields = {
+export const shareFields = {
   vit: {
     image: imageField,
     drawing: drawingField,

@@ -4,14 +4,20 @@
  * to others; there "Save this page" writes a copy of the file that opens in the same state. A text of another version, or
  * one that is not of this page, is reported, and what can be read of it is used. */
 
+import {copyText, flash} from '../base/controls.js';
+import {element} from '../base/dom.js';
+import {downloadBlob} from '../base/export.js';
+import {showNotice} from '../base/notice.js';
+import {shareFields, walkFields, writeFields} from './fields.js';
+
 const shareVersion = '2';
 
 /* Each store of the page with its fields: those of the second and third panel of a page have a number in their names. A text
  * comes first, because tokens are counted in it. */
-function shareStores({data, model, stores, pictures, writing, walk}) {
+function shareStores({data, model, stores, pictures, drawing, writing, walk}) {
   const sets = data.sets || [data];
   const panels = stores.map((store, n) => ({store, after: n ? String(n + 1) : '', fields: shareFields[data.kind] || shareFields.maps,
-    about: () => ({model, pictures, set: store.get().set || sets[n], state: store.get()})}));
+    about: () => ({model, pictures, drawing, set: store.get().set || sets[n], state: store.get()})}));
   if (!writing) return panels;
   return [{store: writing.store, after: '', fields: writeFields, about: () => ({writing, state: writing.store.get()})}, ...panels,
     {store: walk.store, after: '', fields: walkFields, about: () => ({walk, state: walk.store.get()})}];
@@ -57,15 +63,6 @@ function readShared(view, text) {
   return wrong.length ? `Parts of this link do not fit this page and were left out: ${[...new Set(wrong)].slice(0, 6).join(', ')}.` : null;
 }
 
-/* ---- Notices ----------------------------------------------------------------------------------------------------- */
-
-function showNotice(text) {
-  const close = element('button', {type: 'button', class: 'small', 'aria-label': 'Close this notice', onclick: () => box.remove()}, '×');
-  const box = element('div', {class: 'notice page-notice', role: 'alert'}, element('p', null, text), close);
-  document.querySelectorAll('.page-notice').forEach((old) => old.remove());
-  document.getElementById('main').prepend(box);
-}
-
 /* ---- The address ------------------------------------------------------------------------------------------------- */
 
 /* The panel at the middle of the window, or null above the first one. */
@@ -81,10 +78,9 @@ function goToPanel(panels, id) {
 }
 
 /* Opens the state of the address or of the copy, and keeps the address up to date. */
-function startSharing(view) {
+export function startSharing(view) {
   const {panels} = view;
   let timer = 0, known = null; /* the end of the address, as it was last read or written */
-  view.pictures = view.data.images ? view.data.images.length : 0;
   const write = () => {
     if (location.hash !== known) return; /* somebody changed it: the event is on its way */
     const next = '#' + writeShared(view, panelInView(panels));
@@ -120,33 +116,10 @@ function startSharing(view) {
 
 /* ---- The buttons ------------------------------------------------------------------------------------------------- */
 
-/* The clipboard of the browser, or, where it is not allowed, that of a selected text. */
-async function copyText(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    const box = element('textarea', {class: 'hidden', 'aria-hidden': true}, text);
-    document.body.append(box);
-    box.select();
-    const done = document.execCommand('copy');
-    box.remove();
-    return done;
-  }
-}
-
-/* The words of a button for two seconds. */
-function flash(button, words) {
-  const before = button.dataset.words || (button.dataset.words = button.textContent);
-  button.textContent = words;
-  announce(words);
-  setTimeout(() => (button.textContent = before), 2000);
-}
-
 let untouchedPage = null;
 
 /* A copy of the page as it was read, before anything was added. Its texts are shared with the page, not copied. */
-function rememberPage() {
+export function rememberPage() {
   untouchedPage = document.documentElement.cloneNode(true);
 }
 
@@ -170,7 +143,7 @@ function savedName() {
 }
 
 /* "Copy link" where the page is served, and "Save this page" everywhere. */
-function shareButtons(view) {
+export function shareButtons(view) {
   const button = (id, words, press) => {
     const made = element('button', {type: 'button', id, onclick: () => press(made)}, words);
     return made;

@@ -4,6 +4,15 @@
  * After a new selection the panel is computed only when it is visible, so that a key held down in another panel stays
  * fast. */
 
+import {panelFrame, selectControl} from '../base/controls.js';
+import {announce, element} from '../base/dom.js';
+import {createLegend} from '../base/heatmap.js';
+import {createStepClock} from './clock.js';
+import {createSignedLegend} from './draw.js';
+import {formulaElement, stepNumbers, stepSummary, stepSvg, wordsElement} from './numbers.js';
+import {createStage} from './stage.js';
+import {stepKeys, stepOrder, stepText, wordsText} from './words.js';
+
 /* ---- Controls ---------------------------------------------------------------------------------------------------- */
 
 function createStepPlayer(clock, countOf) {
@@ -74,7 +83,7 @@ function createStepChoice(store, source) {
 /* ---- The panel --------------------------------------------------------------------------------------------------- */
 
 /* `source` gives the facts: imageSource or textSource. */
-function createStepsPanel(source) {
+export function createStepsPanel(source) {
   const {store} = source;
   const title = 'Attention, step by step', stage = createStage(store);
   let keys = stepKeys(source.model);

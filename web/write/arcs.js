@@ -1,7 +1,18 @@
 /* Every head on one token: arcs from the token to the keys that it attends to, as strong as their weights, and the word of
  * the strongest. The token is the one under the pointer, or the selected one. Export uses the same drawing code. */
 
-const arcSizes = {high: 36, edge: 5, most: 10, cell: 104};
+import {headName, loadAttention, strongestKeys} from '../attention/data.js';
+import {tokenLabel} from '../attention/map.js';
+import {createMarksLegend, headWords, showMark} from '../attention/marks.js';
+import {element} from '../base/dom.js';
+import {canvasPen, sizeCanvas} from '../base/pen.js';
+import {roveFocus} from '../base/roving.js';
+import {themeColours} from '../base/svg.js';
+import {clipToken, visibleToken} from '../base/text.js';
+import {attachTip} from '../base/tip.js';
+import {percent} from '../base/words.js';
+
+export const arcSizes = {high: 36, edge: 5, most: 10, cell: 104};
 
 /* Arcs from token `query` above a line of dots, one for each token; `mirrored`: the first one is on the right. */
 function drawArcs(pen, row, query, {x, y, width, height}, colours, mirrored) {
@@ -60,14 +71,14 @@ function loopPoints(x, base) {
 }
 
 /* A cell's picture and words for a query. */
-function drawHeadArcs(pen, attention, facts, query, box, colours) {
+export function drawHeadArcs(pen, attention, facts, query, box, colours) {
   const row = attention.row(facts.layer, facts.head, query);
   if (attention.same) drawArcs(pen, row, query, box, colours, attention.rightToLeft);
   else drawCrossArcs(pen, row, query, attention.queries, box, colours);
 }
 
 /* {word, share} of the key with the largest weight; null if no key is seen. */
-function strongestWord(attention, {layer, head}, query) {
+export function strongestWord(attention, {layer, head}, query) {
   const row = attention.row(layer, head, query), [key] = strongestKeys(row, 1);
   return key === undefined ? null : {key, word: visibleToken(attention.keyTexts[key]), share: row[key]};
 }
@@ -108,7 +119,7 @@ function evenColumns(heads, most) {
 }
 
 /* All heads of a set of maps; `title` is '' if the page has only one. */
-function createArcs(store, set, title, id) {
+export function createArcs(store, set, title, id) {
   const attention = loadAttention(set, id), heading = element('h3', {class: 'arcs-about'}), legend = createMarksLegend(attention);
   const cells = attention.facts.flatMap(({layer, head}, n) => (set.words && set.words[n] === 'removed' ? [] : [createArcCell(store, attention, layer, head)]));
   const body = element('div', {class: 'arc-cells cells', style: `--heads:${attention.heads};--some:${evenColumns(attention.heads, 4)};--few:${evenColumns(attention.heads, 3)}`},

@@ -1,7 +1,13 @@
 /* What may come next, or stand at a mask: the ten likeliest tokens as bars. The outline is the model's own probability, the
  * filled part that with which it is drawn, after temperature, top-k and top-p. A click takes the token. */
 
-const nextCount = 10;
+import {element} from '../base/dom.js';
+import {roveFocus} from '../base/roving.js';
+import {svgNumber} from '../base/svg.js';
+import {clipToken, visibleToken} from '../base/text.js';
+import {percent} from '../base/words.js';
+
+export const nextCount = 10;
 
 function createNextRow(choose) {
   const word = element('bdi', {class: 'next-word'}), raw = element('i', {class: 'next-raw'}), fill = element('i', {class: 'next-fill'});
@@ -23,7 +29,7 @@ function createNextRow(choose) {
   };
 }
 
-function createNext(store, writer) {
+export function createNext(store, writer) {
   const masks = writer.live.kind === 'encoder', verb = masks ? 'replace the mask with it' : 'append it';
   const current = () => {
     const {next, mask} = store.get();

@@ -1,5 +1,8 @@
 /* What the model makes of a text: tokens, maps, what may come next, and a continuation. */
 
+import {remember} from '../base/numbers.js';
+import {engineSettings} from './settings.js';
+
 const mapNumbersMost = 2 ** 24; /* weights of all heads: 64 MB */
 const writeTokensMost = 1024;
 const ownSettings = {temperature: 1, top_k: 0, top_p: 1, min_p: 0, repetition_penalty: 1}; /* the model's own probabilities */
@@ -12,7 +15,7 @@ function tokensThatFit(live, sets) {
 }
 
 /* The tokens that a decoder beside an encoder starts with. */
-function decoderStart(model, text) {
+export function decoderStart(model, text) {
   const generation = model.generate(model.encode(text).ids);
   try {
     return Array.from(generation.ids());
@@ -23,7 +26,7 @@ function decoderStart(model, text) {
 
 /* `read` gives the tokens of each stack, {ids, words, prompt}, of which the last grows; `run` their maps; `lookAhead` what may stand at
  * rows of the last run. They throw what is wrong, in a sentence. */
-function createReader(model, {live, sets}) {
+export function createReader(model, {live, sets}) {
   const pair = live.kind === 'pair', masks = live.kind === 'encoder', most = tokensThatFit(live, sets);
   const words = [false, true].map((target) => remember((id) => model.word(id, target)));
   const side = (ids, n, prompt) => ({ids, words: ids.map(words[n]), prompt});
@@ -122,7 +125,7 @@ function liveSets(sets, sides, maps, statistics) {
 
 /* Tokens that follow a text, with the cache of a generation. The generation goes on as long as nothing else is written or set. What was
  * drawn once behind some tokens is drawn there again: whoever goes back and on has the same text. */
-function createContinuation(model, {most, pair}) {
+export function createContinuation(model, {most, pair}) {
   let current = null;
   const drawn = new Map(); /* ids by what they stand behind */
   const keyOf = (state, more) => JSON.stringify([state.text, more, engineSettings(state)]);

@@ -1,5 +1,7 @@
 /* How the next token is drawn: what can be set, and the controls for it. At first it is as `mha generate --sample` draws. */
 
+import {element} from '../base/dom.js';
+
 const writeSettings = {
   temperature: {label: 'Temperature', least: 0, most: 2, step: 0.05,
     words: (x) => (x ? x.toFixed(2) : 'always the most likely'),
@@ -14,20 +16,16 @@ const writeSettings = {
 
 const seedMost = 999999;
 
-let commandSettings = {};
-
-/* Takes the settings of the command, which it wrote into the page. */
-const takeSettings = ({temperature, top_k: topK, top_p: topP, seed}) => (commandSettings = {temperature, topK, topP, seed});
-
-const firstSettings = () => commandSettings;
+/* The settings of the command, as it wrote them into the page. */
+export const settingsOfCommand = ({temperature, top_k: topK, top_p: topP, seed}) => ({temperature, topK, topP, seed});
 
 /* As the engine reads them. */
-function engineSettings({temperature, topK, topP, seed}) {
+export function engineSettings({temperature, topK, topP, seed}) {
   return {temperature, top_k: topK, top_p: topP, seed};
 }
 
 /* Whether a number is one that a slider can have. */
-function isSetting(key, x) {
+export function isSetting(key, x) {
   const {least, most} = key === 'seed' ? {least: 0, most: seedMost} : writeSettings[key];
   return Number.isFinite(x) && x >= least && x <= most && (key === 'temperature' || key === 'topP' || Number.isInteger(x));
 }
@@ -64,7 +62,7 @@ function seedControl(store) {
     element('span', {class: 'setting-value'}, 'same seed, same text'), element('span', {class: 'seed'}, input, other));
 }
 
-function createSettings(store) {
+export function createSettings(store) {
   return element('div', {class: 'settings', role: 'group', 'aria-label': 'Sampling'},
     Object.keys(writeSettings).map((key) => settingSlider(store, key)), seedControl(store));
 }

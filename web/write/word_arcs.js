@@ -1,6 +1,12 @@
 /* Arcs between the words themselves: from the token under the pointer, or from the selected one while its text has the focus, to the
  * tokens that some head attends to, as strong as the largest weight of all heads. They lie over the tokens of both stacks. */
 
+import {headNumber, strongestKeys} from '../attention/data.js';
+import {tokenLabel} from '../attention/map.js';
+import {svgElement} from '../base/dom.js';
+import {svgNumber} from '../base/svg.js';
+import {percent} from '../base/words.js';
+
 const wordArcs = {least: 0.12, most: 8};
 
 /* The largest weight of all heads on each key: {row, facts}, with the head that has it. */
@@ -26,7 +32,7 @@ function wordArcPath(from, to) {
 }
 
 /* `lines` are the texts of chips, with their boxes and spans; `place` is around them. */
-function createWordArcs(place, lines) {
+export function createWordArcs(place, lines) {
   const svg = svgElement('svg', {class: 'word-arcs', 'aria-hidden': true});
   place.append(svg);
 
@@ -55,7 +61,7 @@ function createWordArcs(place, lines) {
 }
 
 /* What a tip says of a token: the three tokens that some head attends to most, with the head. */
-function wordTip(groups, query) {
+export function wordTip(groups, query) {
   const {attention} = groups[0], lines = groups.flatMap(({attention: own}) => {
     const {row, facts} = largestRow(own, query);
     return strongestKeys(row, 3).map((key) => ({share: row[key],

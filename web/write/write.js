@@ -3,6 +3,20 @@
  * The text has a store of its own (writer.js); the tokens and maps of each run go to the stores of the attention panels,
  * which follow. The token under the pointer is `pointed`, {side, n}; the selected one is `token` of those stores. */
 
+import {headName} from '../attention/data.js';
+import {createTokenText, paintTokens} from '../attention/tokens.js';
+import {copyText, flash, panelFrame} from '../base/controls.js';
+import {announce, element} from '../base/dom.js';
+import {weightScale} from '../base/heatmap.js';
+import {largestOf} from '../base/numbers.js';
+import {attachTip} from '../base/tip.js';
+import {percent, plural} from '../base/words.js';
+import {createArcs, strongestWord} from './arcs.js';
+import {createNext} from './next.js';
+import {createSettings} from './settings.js';
+import {writeSvg} from './svg.js';
+import {createWordArcs, wordTip} from './word_arcs.js';
+
 /* What differs by the kind of model. */
 const writeKinds = {
   decoder: {box: 'Your text', chips: ['Tokens'], lead: 'Type the beginning of a text. The model splits it into tokens and predicts the next one. ' +
@@ -146,7 +160,7 @@ function createChips(store, side, label, {choose, tip}) {
 
 /* ---- The panel --------------------------------------------------------------------------------------------------- */
 
-function createWritePanel(store, writer, mapStores, data) {
+export function createWritePanel(store, writer, mapStores, data) {
   const kind = writeKinds[writer.live.kind], last = kind.chips.length - 1, sideOf = (n) => (n ? last : 0);
   const text = createTextBox(store, writer), next = writer.predicts ? createNext(store, writer) : null;
   const problem = element('p', {class: 'notice', id: 'write-problem', role: 'status', hidden: true}), contextNote = createContextNote(store, writer);

@@ -9,10 +9,12 @@
  * as long as it took the last time and more. While a large model writes, the cache gives tokens faster than maps of the whole text
  * can be computed; these then follow every few tokens, and when the writing pauses. */
 
+import {createContinuation, createReader} from './reader.js';
+
 const writePace = 120; /* milliseconds from one generated token to the next, at least */
 const namePause = 300, nameCost = 1000; /* milliseconds without a change before heads are named, and how long that may take, about */
 
-function createWriter(model, data, store, mapStores) {
+export function createWriter(model, data, store, mapStores) {
   const {live} = data, reader = createReader(model, data), continuation = createContinuation(model, reader);
   const {most, pair, masks, words} = reader, times = {cost: 0, rest: 0, timer: 0};
   let behind = false; /* tokens were written that the maps do not have yet */
