@@ -170,6 +170,14 @@ async function mapsOpen(browser, address, name, last) {
   await close();
 }
 
+/* The controls of a page of weights say what a link has set. */
+async function controlsFollow(browser, folder) {
+  const {page, close} = await openPage(browser, join(folder, 'weights.html'), {hash: '#v=2&layer=1&head=2&colour=log&scale=per-head&sort=entropy'});
+  const shown = await page.$$eval('#attention select', (all) => all.map(({value}) => value).join());
+  expect(shown === 'log,per-head,entropy,1,2', `the controls say ${shown}`);
+  await close();
+}
+
 export async function testSharing(browser, folder) {
   const {address, close} = await servePages(folder);
   await Promise.all([
@@ -177,6 +185,7 @@ export async function testSharing(browser, folder) {
     test('a_drawing_opens_from_a_link_and_from_a_copy', () => drawingsOpen(browser, folder, address)),
     test('a_saved_page_opens_in_its_state', () => copiesOpen(browser, folder)),
     test('an_odd_address_gives_a_notice', () => oddAddresses(browser, folder, 'main')),
+    test('controls_of_weights_follow_a_link', () => controlsFollow(browser, folder)),
     test('an_odd_address_of_weights_gives_a_notice', () => oddAddresses(browser, folder, 'weights')),
     test('a_link_to_texts_opens_in_its_state', async () => {
       await mapsOpen(browser, address, 'text', 1);

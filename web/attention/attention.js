@@ -8,12 +8,13 @@ import {createAttentionLines, drawAttentionLines, linesLayout} from './lines.js'
 import {attentionImage, attentionLayout, attentionScale, attentionWords, chosenFacts, createAttentionMap, drawAttentionMap, tokenLabel} from './map.js';
 import {createMarksLegend, headWords, showMark} from './marks.js';
 import {createStrongest, createTokenView} from './tokens.js';
-import {panelFrame, selectControl} from '../base/controls.js';
+import {scaleControls, storeControl} from '../base/controls.js';
 import {element} from '../base/dom.js';
 import {createLegend, drawHeatmap, equalWords, legendSvg} from '../base/heatmap.js';
+import {createPanel} from '../base/panel.js';
 import {svgPen, textWidth} from '../base/pen.js';
 import {roveFocus} from '../base/roving.js';
-import {svgDocument, themeColours} from '../base/svg.js';
+import {svgPicture, themeColours} from '../base/svg.js';
 import {fitToken, visibleToken} from '../base/text.js';
 import {attachTip} from '../base/tip.js';
 import {percent, shortNumber} from '../base/words.js';
@@ -25,11 +26,11 @@ const wallMost = 200; /* heads that are shown without being asked for */
 /* All heads, or, if there are very many, the first lines of them with a button for the others: a part that scrolls would
  * hide heads. */
 function wallButton(wall, count) {
-  const words = (few) => (few ? `Show all ${count} heads` : 'Show fewer heads');
+  const words = (shortened) => (shortened ? `Show all ${count} heads` : 'Show fewer heads');
   const button = element('button', {type: 'button', class: 'small', onclick: () => {
-    button.textContent = words(wall.classList.toggle('few'));
+    button.textContent = words(wall.classList.toggle('shortened'));
   }}, words(true));
-  wall.classList.add('few');
+  wall.classList.add('shortened');
   return button;
 }
 
@@ -94,28 +95,13 @@ function createHeadCell(store, attention, layer, head) {
 /* ---- Controls ---------------------------------------------------------------------------------------------------- */
 
 function createAttentionControls(store, attention) {
-  const numbers = (count) => Array.from({length: count}, (_, n) => [String(n), String(n)]);
-  const state = store.get();
+  const numbers = (count) => Array.from({length: count}, (_, n) => [n, String(n)]);
   const batch = attention.axes.includes('batch'), outer = batch || attention.axes.includes('layers');
-  const layer = selectControl(batch ? 'Sequence' : 'Layer', numbers(attention.layers), String(state.block),
-    (value) => store.set({block: Number(value)}));
-  const head = selectControl('Head', numbers(attention.heads), String(state.head),
-    (value) => store.set({head: Number(value)}));
-  const scale = selectControl('Colour', [['linear', 'linear'], ['log', 'logarithmic']], state.scale,
-    (value) => store.set({scale: value}));
-  const range = selectControl('Scale', [['fixed', 'same for all'], ['per-head', 'separate for each']], state.range,
-    (value) => store.set({range: value}));
-  const sort = selectControl('Order', [['number', batch ? 'by sequence' : 'by layer'], ['entropy', 'lowest entropy first']], state.sort,
-    (value) => store.set({sort: value}));
-  const choose = (label, value) => (label.querySelector('select').value = String(value));
   return {
-    pick: [outer && layer, attention.axes.includes('heads') && head],
-    look: [scale, range],
-    sort,
-    update({block, head: h}) {
-      choose(layer, block);
-      choose(head, h);
-    },
+    pick: [outer && storeControl(store, 'block', batch ? 'Sequence' : 'Layer', numbers(attention.layers)),
+      attention.axes.includes('heads') && storeControl(store, 'head', 'Head', numbers(attention.heads))],
+    look: scaleControls(store, 'map'),
+    sort: storeControl(store, 'sort', 'Order', [['number', batch ? 'by sequence' : 'by layer'], ['entropy', 'lowest entropy first']]),
   };
 }
 
@@ -131,8 +117,6 @@ function attentionSvg(attention, state, data) {
   const sizes = state.set.pooled ? state.set.pooled.text : sizesInWords(state.set);
   const words = Math.max(textWidth(title, 20, 600), textWidth(sizes, 13, 400));
   const width = Math.ceil(Math.max(right, edge + words) + edge);
-  pen.label(edge, 38, title, {size: 20, weight: 600, fill: colours.ink});
-  pen.label(edge, 60, sizes, {size: 13, fill: colours.soft});
   const image = attentionImage(attention, state, layout);
   drawAttentionMap(pen, attention, layout, image, {query: state.token, key: state.key}, colours);
   pen.shift(edge + layout.width + 24, layout.plot.y);
@@ -151,7 +135,7 @@ function attentionSvg(attention, state, data) {
   const scale = attentionScale(attention, state, chosenFacts(attention, state));
   const legend = legendSvg(scale, x, legendTop, listed, colours.soft);
   const height = Math.max(top + layout.height, layout.plot.y + lines.height, legendTop + 40) + edge;
-  return svgDocument(width, height, pen.text() + legend, attentionWords(attention, state));
+  return svgPicture(width, height, title, sizes, [pen.text(), legend], attentionWords(attention, state));
 }
 
 /* ---- The panel --------------------------------------------------------------------------------------------------- */
@@ -190,12 +174,8 @@ export function createAttentionPanel(store, data, id = 'attention', title = 'Att
     both,
     element('div', {class: 'token-row'}, tokens.element, strongest.element),
   ];
-  const panel = {
-    id,
-    title,
-    element: panelFrame(id, title, lead(), [...controls.look, legend.element], ...body),
-    toSvg: () => attentionSvg(attention, store.get(), data),
-  };
+  const panel = createPanel({id, title, text: lead(), controls: [...controls.look, legend.element], body,
+    toSvg: () => attentionSvg(attention, store.get(), data)});
   const pooledNotice = panel.element.querySelector('.notice');
   let late = 0;
 
@@ -218,7 +198,6 @@ export function createAttentionPanel(store, data, id = 'attention', title = 'Att
     const about = headWords(attention, state.block, state.head), named = about ? `${about}, ` : '';
     chosen.textContent = `${headName(attention, state.block, state.head)}: ${named}entropy ${shortNumber(entropy)} nats`;
     legend.update(attentionScale(attention, state, null));
-    controls.update(state);
     map.update(state, fresh || changed);
     both.style.setProperty('--spare', map.spare + 'px');
     lines.update(state, map.rows.high, map.rows.top);

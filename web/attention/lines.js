@@ -7,8 +7,9 @@
 import {strongestKeys} from './data.js';
 import {attentionScale, attentionWords, chosenFacts, labelSample, moveOnMap, tokenLabel} from './map.js';
 import {colourOf, inkOn} from '../base/colour.js';
-import {element} from '../base/dom.js';
+import {element, pointOn} from '../base/dom.js';
 import {scaleValue, weightWords} from '../base/heatmap.js';
+import {easeBoth, limit} from '../base/numbers.js';
 import {canvasPen, sizeCanvas, textWidth} from '../base/pen.js';
 import {themeColours} from '../base/svg.js';
 import {clipToken, fitToken, visibleToken} from '../base/text.js';
@@ -18,7 +19,7 @@ const lineSizes = {low: 17, high: 28, gap: 8, label: 12, most: 6, steps: 14};
 
 /* The layout for a width; `high` is the height of a row of the map. */
 export function linesLayout(attention, width, high, top) {
-  const row = Math.max(lineSizes.low, Math.min(lineSizes.high, high));
+  const row = limit(high, lineSizes.low, lineSizes.high);
   const widest = (texts) => Math.min(0.34 * width, 14 + Math.max(...labelSample(texts).map((text) =>
     textWidth(clipToken(visibleToken(text), 60), lineSizes.label, 700))));
   const left = widest(attention.queryTexts), right = width - widest(attention.keyTexts);
@@ -32,8 +33,8 @@ function linePoints(layout, query, key) {
   const [x0, x1] = [layout.left + lineSizes.gap, layout.right - lineSizes.gap];
   const [y0, y1] = [lineY(layout, query), lineY(layout, key)];
   return Array.from({length: lineSizes.steps + 1}, (_, n) => {
-    const t = n / lineSizes.steps, s = t * t * (3 - 2 * t);
-    return [x0 + (x1 - x0) * t, y0 + (y1 - y0) * s];
+    const t = n / lineSizes.steps;
+    return [x0 + (x1 - x0) * t, y0 + (y1 - y0) * easeBoth(t)];
   });
 }
 
@@ -87,9 +88,7 @@ export function createAttentionLines(store, attention) {
 
   /* The token under the pointer: {query} or {key}. */
   function tokenAt(event) {
-    const place = canvas.getBoundingClientRect();
-    const x = ((event.clientX - place.left) * layout.width) / place.width;
-    const y = ((event.clientY - place.top) * layout.height) / place.height;
+    const {x, y} = pointOn(canvas, event, layout.width, layout.height);
     const n = Math.floor((y - layout.top) / layout.row);
     if (n < 0) return null;
     if (x < layout.width / 2) return n < attention.queries ? {query: n} : null;

@@ -4,8 +4,9 @@
  * framed. Export uses the same drawing code. */
 
 import {headName, poolMap, strongestKeys} from './data.js';
-import {announce, element} from '../base/dom.js';
+import {announce, element, pointOn} from '../base/dom.js';
 import {drawHeatmap, weightScale, weightWords} from '../base/heatmap.js';
+import {limit} from '../base/numbers.js';
 import {canvasPen, sizeCanvas, textWidth} from '../base/pen.js';
 import {themeColours} from '../base/svg.js';
 import {clipToken, fitToken, visibleToken} from '../base/text.js';
@@ -99,9 +100,7 @@ export function createAttentionMap(store, attention) {
   let layout = null, image = null, room = 0;
 
   function cellAt(event) {
-    const box = canvas.getBoundingClientRect(), {plot} = layout;
-    const x = ((event.clientX - box.left) * layout.width) / box.width - plot.x;
-    const y = ((event.clientY - box.top) * layout.height) / box.height - plot.y;
+    const {plot} = layout, at = pointOn(canvas, event, layout.width, layout.height), x = at.x - plot.x, y = at.y - plot.y;
     if (x >= plot.width || y < 0 || y >= plot.height || (x < 0 && x < -layout.left)) return null;
     return {query: Math.floor(y / layout.high), key: x < 0 ? null : Math.floor(x / layout.wide)};
   }
@@ -180,7 +179,7 @@ export function moveOnMap(store, attention, event) {
   const moves = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]}, move = moves[event.key];
   if (!move || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
-  const {token, key} = store.get(), within = (x, count) => Math.max(0, Math.min(count - 1, x));
+  const {token, key} = store.get(), within = (x, count) => limit(x, 0, count - 1);
   const next = {token: within(token + move[0], attention.queries), key};
   if (move[1]) next.key = key === null ? 0 : within(key + move[1], attention.keys);
   store.set(next);

@@ -7,6 +7,7 @@ import {attentionScale, attentionWords, chosenFacts, isNumbered, tokenLabel} fro
 import {colourOf, inkOn} from '../base/colour.js';
 import {announce, element} from '../base/dom.js';
 import {scaleValue, weightWords} from '../base/heatmap.js';
+import {limit} from '../base/numbers.js';
 import {svgNumber} from '../base/svg.js';
 import {clipToken, isRightToLeft, visibleToken} from '../base/text.js';
 import {attachTip} from '../base/tip.js';
@@ -31,7 +32,7 @@ export function createTokenText(id, label, choose) {
     const moves = {ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1, Home: 0, End: last};
     if (!(event.key in moves) || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    at = Math.max(0, Math.min(last, moves[event.key]));
+    at = limit(moves[event.key], 0, last);
     choose(at);
   });
   return {

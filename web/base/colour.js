@@ -7,6 +7,8 @@
  *
  *     setColourTheme('dark');  colourOf(0.5)  ->  "rgb(203,81,96)";  colourTable[3 * 128 + 0..2]  the same in bytes */
 
+import {limit} from './numbers.js';
+
 export const colourTable = new Uint8Array(256 * 3);
 let theme = 'light';
 
@@ -24,7 +26,7 @@ export function oklabToLinear(lightness, a, b) {
 
 export function linearToByte(x) {
   const curved = x <= 0.0031308 ? 12.92 * x : 1.055 * x ** (1 / 2.4) - 0.055;
-  return Math.max(0, Math.min(255, Math.round(255 * curved)));
+  return limit(Math.round(255 * curved), 0, 255);
 }
 
 /* The colour at a lightness on the path, as three bytes, with chroma limited to the sRGB gamut. */

@@ -1,4 +1,4 @@
-/* Controls bound to the store, the frame of a panel, and buttons that copy. */
+/* Controls bound to the store, and buttons that copy. */
 
 import {announce, element} from './dom.js';
 
@@ -9,28 +9,18 @@ export function selectControl(label, choices, value, change) {
   return element('label', {class: 'control'}, element('span', null, label), select);
 }
 
-/* A <select> bound to one value of the store. */
+/* A <select> bound to one value of the store, a text or a number. */
 export function storeControl(store, key, label, choices) {
-  const control = selectControl(label, choices, store.get()[key], (value) => store.set({[key]: value}));
-  store.on(key, (state) => (control.querySelector('select').value = state[key]));
+  const control = selectControl(label, choices, store.get()[key], (value) => store.set({[key]: choices.find(([name]) => String(name) === value)[0]}));
+  store.on(key, (state) => (control.querySelector('select').value = String(state[key])));
   return control;
 }
 
-/* The two controls of the colour scale, for any panel with maps; all follow the store. `one` names the object of a
- * map. */
+/* The two controls of the colour scale, for any panel with maps. `one` names the object of a map. */
 export function scaleControls(store, one = 'head') {
   const choices = {scale: [['linear', 'linear'], ['log', 'logarithmic']],
     range: [['fixed', `same for all ${one}s`], ['per-head', `separate for each ${one}`]]};
   return [storeControl(store, 'scale', 'Colour', choices.scale), storeControl(store, 'range', 'Scale', choices.range)];
-}
-
-/* The frame of a panel: heading, an explanation, a row of controls, and the content. */
-export function panelFrame(id, title, text, controls, ...body) {
-  return element('section', {id, class: 'panel', 'aria-labelledby': id + '-title'},
-    element('div', {class: 'panel-head'}, element('h2', {id: id + '-title'}, title)),
-    text && element('p', {class: 'lead'}, text),
-    controls && controls.length ? element('div', {class: 'controls'}, controls) : null,
-    body);
 }
 
 /* The clipboard of the browser, or, where it is not allowed, that of a selected text. */

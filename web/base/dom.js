@@ -30,10 +30,10 @@ export function svgElement(tag, attributes, ...children) {
   return fillElement(document.createElementNS(SVG_NAMES, tag), attributes, children);
 }
 
-/* Escapes text for SVG or HTML that is written as a string. */
-export function escapeText(text) {
-  const names = {'&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;'};
-  return String(text).replace(/[&<>"]/g, (letter) => names[letter]);
+/* Where the pointer is on a node that shows something of that size. */
+export function pointOn(node, event, width, height) {
+  const box = node.getBoundingClientRect();
+  return {x: ((event.clientX - box.left) / box.width) * width, y: ((event.clientY - box.top) / box.height) * height};
 }
 
 /* ---- Words for a screen reader ----------------------------------------------------------------------------------- */

@@ -6,8 +6,8 @@
  * 50 is 2500 pixels at any size. */
 
 import {colourIndex, colourOf, colourTable} from './colour.js';
-import {element, escapeText} from './dom.js';
-import {svgNumber} from './svg.js';
+import {element, pointOn} from './dom.js';
+import {escapeXml, svgNumber} from './svg.js';
 import {attachTip} from './tip.js';
 import {percent, shortNumber} from './words.js';
 
@@ -82,12 +82,9 @@ export function heatmapSvg(values, rows, columns, {scale, x, y, width, height}) 
   return `<g shape-rendering="crispEdges">${parts.join('')}</g>`;
 }
 
-/* The cell of a map under the pointer; null outside. `box` is the map's part of the element, in fractions of its
- * size. */
+/* The cell of a map under the pointer; null outside. */
 export function cellUnder(node, event, rows, columns) {
-  const box = node.getBoundingClientRect();
-  const column = Math.floor(((event.clientX - box.left) / box.width) * columns);
-  const row = Math.floor(((event.clientY - box.top) / box.height) * rows);
+  const {x, y} = pointOn(node, event, columns, rows), column = Math.floor(x), row = Math.floor(y);
   return row >= 0 && row < rows && column >= 0 && column < columns ? {row, column} : null;
 }
 
@@ -115,20 +112,27 @@ function legendWords({low}) {
   return [`${equalWords(low)} is the uniform weight`, 'Larger weights are coloured.'];
 }
 
-export function createLegend() {
-  const canvas = element('canvas', {class: 'legend-bar', 'aria-hidden': true});
-  const marks = element('div', {class: 'legend-marks'});
-  const node = element('div', {class: 'legend'}, canvas, marks);
-  const ramp = Float32Array.from({length: 256}, (_, i) => i / 255);
-  let shown = null;
-  attachTip(node, () => shown && legendWords(shown));
+/* A bar of colours with marks below, [position from 0 to 1, text]; paint(canvas) fills the bar. */
+export function createColourBar(paint) {
+  const canvas = element('canvas', {class: 'legend-bar', 'aria-hidden': true}), marks = element('div', {class: 'legend-marks'});
   return {
-    element: node,
+    element: element('div', {class: 'legend'}, canvas, marks),
+    update(all) {
+      paint(canvas);
+      marks.replaceChildren(...all.map(([at, text]) => element('span', {style: `left:${100 * at}%;transform:translateX(${-100 * at}%)`}, text)));
+    },
+  };
+}
+
+export function createLegend() {
+  const ramp = Float32Array.from({length: 256}, (_, i) => i / 255), bar = createColourBar((canvas) => drawHeatmap(canvas, ramp, 1, 256, rampScale));
+  let shown = null;
+  attachTip(bar.element, () => shown && legendWords(shown));
+  return {
+    element: bar.element,
     update(scale, open = false) {
       shown = scale;
-      drawHeatmap(canvas, ramp, 1, 256, rampScale);
-      marks.replaceChildren(...legendMarks(scale, open).map(([at, text]) =>
-        element('span', {style: `left:${100 * at}%;transform:translateX(${-100 * at}%)`}, text)));
+      bar.update(legendMarks(scale, open));
     },
   };
 }
@@ -139,7 +143,7 @@ export function legendSvg(scale, x, y, width, ink, open = false) {
   const marks = legendMarks(scale, open).map(([at, text]) => {
     const anchor = at === 0 ? 'start' : at === 1 ? 'end' : 'middle';
     return `<text x="${svgNumber(x + at * width)}" y="${y + 26}" text-anchor="${anchor}" font-size="11" ` +
-      `fill="${ink}">${escapeText(text)}</text>`;
+      `fill="${ink}">${escapeXml(text)}</text>`;
   });
   return heatmapSvg(ramp, 1, 64, {scale: rampScale, x, y, width, height: 10}) + marks.join('');
 }

@@ -29,3 +29,6 @@ export function splitNumbers(numbers, count, size) {
 }
 
 export const limit = (x, low, high) => Math.max(low, Math.min(high, x));
+
+/* From 0 to 1, slowly at both ends. */
+export const easeBoth = (x) => x * x * (3 - 2 * x);

@@ -4,6 +4,8 @@
  *
  * The stop is the control that had the focus last, or else the pressed one, or else the first. */
 
+import {limit} from './numbers.js';
+
 export function roveFocus(group, selector) {
   let last = null;
   const usable = () => Array.from(group.querySelectorAll(selector)).filter((node) => !node.disabled);
@@ -42,7 +44,7 @@ export function roveFocus(group, selector) {
 /* The control that a key leads to: in reading order, or the nearest one of the line above or below; null for another key. */
 function neighbourOf(node, all, key) {
   const at = all.indexOf(node), ends = {ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: all.length - 1};
-  if (key in ends) return all[Math.max(0, Math.min(all.length - 1, ends[key]))];
+  if (key in ends) return all[limit(ends[key], 0, all.length - 1)];
   if (key !== 'ArrowUp' && key !== 'ArrowDown') return null;
   const sign = key === 'ArrowUp' ? -1 : 1, own = node.getBoundingClientRect();
   const middle = ({left, right}) => (left + right) / 2, height = ({top, bottom}) => (top + bottom) / 2;

@@ -3,6 +3,7 @@
  *
  *     const store = createStore({image: 0, block: 0, head: 0, token: 0, ...});
  *     store.on(['image', 'gates'], (state, changed) => ...);     changed: the Set of changed keys
+ *     store.follow(['image', 'gates'], (state) => ...);          the same, and a first call now
  *     store.set({image: 3});
  *
  * Values are replaced, never modified in place: `!==` detects changes. A listener may set further values; these are
@@ -20,7 +21,7 @@ export function createStore(initial) {
       while (waiting.size) {
         const changed = waiting;
         waiting = new Set();
-        for (const {keys, call} of listeners.slice()) {
+        for (const {keys, call} of listeners) {
           if (keys.some((key) => changed.has(key))) call(state, changed);
         }
       }
@@ -40,14 +41,13 @@ export function createStore(initial) {
       if (!telling) tell();
     },
 
-    /* Returns a function that removes the listener. */
     on(keys, call) {
-      const listener = {keys: [].concat(keys), call};
-      listeners.push(listener);
-      return () => {
-        const at = listeners.indexOf(listener);
-        if (at >= 0) listeners.splice(at, 1);
-      };
+      listeners.push({keys: [].concat(keys), call});
+    },
+
+    follow(keys, call) {
+      call(state, new Set());
+      this.on(keys, call);
     },
   };
 }

@@ -18,17 +18,8 @@ export function escapeXml(text) {
 
 /* The current colours of the page, light or dark. */
 export function themeColours() {
-  const style = getComputedStyle(document.documentElement);
-  const read = (name, otherwise) => style.getPropertyValue(name).trim() || otherwise;
-  return {
-    page: read('--page', '#fbfaf8'),
-    card: read('--card', '#ffffff'),
-    ink: read('--ink', '#1d1a26'),
-    soft: read('--soft', '#676273'),
-    line: read('--line', '#e4e0e8'),
-    accent: read('--accent', '#6a3aa2'),
-    key: read('--key', '#0a7a4b'),
-  };
+  const style = getComputedStyle(document.documentElement), names = ['page', 'card', 'ink', 'soft', 'line', 'accent', 'key', 'bad'];
+  return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
 }
 
 /* A complete file: a background in the colour of a card, a title for screen readers, and the body. */
@@ -47,6 +38,12 @@ export function svgLabel(x, y, text, options = {}) {
   const faint = opacity < 1 ? ` opacity="${svgNumber(opacity)}"` : '';
   return `<text x="${svgNumber(x)}" y="${svgNumber(y)}" font-size="${size}" font-weight="${weight}" ` +
     `text-anchor="${anchor}" fill="${escapeXml(fill)}" xml:space="preserve"${turn}${faint}>${escapeXml(text)}</text>`;
+}
+
+/* A file with a heading: `title`, and `words` below it. */
+export function svgPicture(width, height, title, words, parts, about = title) {
+  const heading = [svgLabel(24, 38, title, {size: 20, weight: 600}), svgLabel(24, 58, words, {fill: themeColours().soft})];
+  return svgDocument(width, height, [...heading, ...parts].join('\n'), about);
 }
 
 /* The content of a canvas as an image inside the SVG, without smoothing when scaled. */

@@ -2,6 +2,7 @@
  * in the label of the element. */
 
 import {element} from './dom.js';
+import {limit} from './numbers.js';
 
 /* A small box of text next to the pointer or under the focused element. It never receives pointer events, and its text
  * is also in the element's label. */
@@ -21,7 +22,7 @@ function showTip(lines, place) {
   box.replaceChildren(...lines.map((line, n) => element(n ? 'div' : 'b', null, line)));
   box.hidden = false;
   const wide = document.documentElement.clientWidth, high = window.innerHeight, middle = (place.left + place.right) / 2;
-  const left = Math.max(4, Math.min(middle - box.offsetWidth / 2, wide - box.offsetWidth - 4));
+  const left = limit(middle - box.offsetWidth / 2, 4, wide - box.offsetWidth - 4);
   const below = place.bottom + 6 + box.offsetHeight <= high;
   box.style.left = left + 'px';
   box.style.top = Math.max(4, below ? place.bottom + 6 : place.top - box.offsetHeight - 6) + 'px';

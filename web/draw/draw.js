@@ -11,10 +11,10 @@
  *     panel.drawing.text()          a text for a link: the strokes, or the fitted picture; null if nothing is drawn
  *     panel.drawing.restore(text)   draws that and selects it; false if the text is not one of these */
 
-import {panelFrame} from '../base/controls.js';
 import {announce, element} from '../base/dom.js';
 import {bestOf, remember, splitNumbers} from '../base/numbers.js';
-import {svgDocument, svgLabel, themeColours} from '../base/svg.js';
+import {createPanel} from '../base/panel.js';
+import {svgPicture, themeColours} from '../base/svg.js';
 import {percent} from '../base/words.js';
 import {answerWords, createColumns, createLiveMaps} from './maps.js';
 import {attachFiles, imageAmong, readPicture} from './pictures.js';
@@ -112,10 +112,11 @@ export function createDrawPanel(store, model, data) {
 
   const text = 'Draw with a mouse, a finger or a pen, or choose, drop or paste a picture. The digit is centred and scaled ' +
     'like the digits of MNIST. The prediction and all other panels follow as you draw.';
-  const panel = {
+  const panel = createPanel({
     id: 'draw',
     title: 'Draw a digit',
-    element: panelFrame('draw', 'Draw a digit', text, null, parts.element),
+    text,
+    body: parts.element,
     toSvg: () => drawSvg({...store.get(), ...(view.shown && {result: view.shown.result})}, model, data, view.shown),
     pixels: () => sheet.pixels(), /* for tests */
     drawing: {
@@ -131,7 +132,7 @@ export function createDrawPanel(store, model, data) {
         return true;
       },
     },
-  };
+  });
   parts.connect(sheet, take);
   attachFiles((files) => {
     panel.element.scrollIntoView({block: 'nearest'});
@@ -266,14 +267,8 @@ function createDrawParts(model) {
 function drawSvg(state, model, data, shown) {
   const colours = themeColours(), most = Math.max(...model.config.heads), size = 64, gap = 10, left = 210;
   const high = mapHeight(model, size);
-  const parts = [svgLabel(24, 38, 'Draw a digit', {size: 20, weight: 600})];
-  if (!shown) {
-    parts.push(svgLabel(24, 66, 'Nothing has been drawn.', {size: 13, fill: colours.soft}));
-    return svgDocument(420, 90, parts.join('\n'), 'Draw a digit');
-  }
-  const {image, result} = shown;
-  parts.push(svgLabel(24, 58, `${data.title}, ${image.name}: ${answerWords(result.probabilities)}`, {size: 13, fill: colours.soft}),
-    pictureSvg(image.bytes, model.config.rows, model.config.columns, {x: 24, y: 84, width: 150}));
+  if (!shown) return svgPicture(420, 90, 'Draw a digit', 'Nothing has been drawn.', []);
+  const {image, result} = shown, parts = [pictureSvg(image.bytes, model.config.rows, model.config.columns, {x: 24, y: 84, width: 150})];
   model.blocks.forEach((block, b) => {
     for (let h = 0; h < block.heads; h++) {
       parts.push(mapSvg(model, lookRow(state, model, b, h), {outline: image.outline, scale: lookScale(state, model, null),
@@ -281,5 +276,6 @@ function drawSvg(state, model, data, shown) {
     }
   });
   const width = Math.max(460, left + most * (size + gap) + 14);
-  return svgDocument(width, Math.max(270, 94 + model.blocks.length * (high + gap)), parts.join('\n'), 'Draw a digit');
+  return svgPicture(width, Math.max(270, 94 + model.blocks.length * (high + gap)), 'Draw a digit',
+    `${data.title}, ${image.name}: ${answerWords(result.probabilities)}`, parts);
 }

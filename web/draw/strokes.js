@@ -6,7 +6,8 @@
  * Curves are smooth: quadratic, from the middle between two points to the next middle, with the point itself as control
  * point. Each point adds its own piece, so a stroke grows without being drawn again. */
 
-import {decodeBase64} from '../base/bytes.js';
+import {decodeBase64, encodeBase64} from '../base/bytes.js';
+import {limit} from '../base/numbers.js';
 
 export const SHEET_UNITS = 1024;
 export const PEN_WIDTH = 84; /* about that of MNIST's strokes, for a digit that fills two thirds of the sheet */
@@ -15,10 +16,10 @@ const POINT_BYTES = 4;
 
 /* Adds a point unless it is too close to the last one; returns whether it did. */
 export function addPoint(stroke, x, y, width) {
-  const clamp = (value) => Math.max(0, Math.min(SHEET_UNITS - 1, Math.round(value)));
+  const clamp = (value) => limit(Math.round(value), 0, SHEET_UNITS - 1);
   const {points} = stroke, at = points.length, [px, py] = [clamp(x), clamp(y)];
   if (at && Math.hypot(px - points[at - 3], py - points[at - 2]) < 6) return false;
-  points.push(px, py, Math.max(1, Math.min(255, Math.round(width))));
+  points.push(px, py, limit(Math.round(width), 1, 255));
   return true;
 }
 
@@ -78,8 +79,7 @@ export function strokesFromBytes(bytes) {
 
 /* Base64 with the two letters that need no escape in a link, and without padding. */
 export function bytesToText(bytes) {
-  const letters = Array.from(bytes, (byte) => String.fromCharCode(byte)).join('');
-  return btoa(letters).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
+  return encodeBase64(bytes).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
 }
 
 /* Null if the text is not of this kind. */

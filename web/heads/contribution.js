@@ -3,10 +3,11 @@
  * The numbers are the library's (mha_model_contributions) for the images of the page, with all heads on: for each image
  * one row per part, in the order embedding, heads block by block, MLPs, biases. They add up to the logit. */
 
-import {panelFrame, storeControl} from '../base/controls.js';
+import {storeControl} from '../base/controls.js';
 import {element} from '../base/dom.js';
+import {createPanel} from '../base/panel.js';
 import {roveFocus} from '../base/roving.js';
-import {svgDocument, svgLabel, svgNumber, themeColours} from '../base/svg.js';
+import {svgLabel, svgNumber, svgPicture, themeColours} from '../base/svg.js';
 import {logitText} from './gates.js';
 
 /* The parts of the sum: {kind, block, head, row}. */
@@ -36,7 +37,6 @@ function contributionChoice(choice, image) {
 export function createContributionPanel(store, model, data) {
   const parts = contributionParts(model), cells = parts.map((part) => createContributionCell(store, part));
   const total = element('p', {class: 'verdict', id: 'contribution-sum', role: 'status'});
-  const title = 'What heads add to the logits';
   const text = 'Each logit is a sum: every head, every MLP and the embedding add a row to the residual stream, which ' +
     'the final norm scales and the classification head turns into logits. The numbers are direct contributions; ' +
     'what a head changes in later blocks is counted there. All heads are on.';
@@ -45,22 +45,21 @@ export function createContributionPanel(store, model, data) {
   const of = (kind, block) => cells.filter((cell) => cell.part.kind === kind && cell.part.block === block)
     .map((cell) => cell.element);
   const rows = model.blocks.map((_, b) => contributionRow(`Block ${b}`, [...of('head', b), ...of('mlp', b)]));
-  const panel = {
+  const panel = createPanel({
     id: 'contribution',
-    title,
-    element: panelFrame('contribution', title, text,
-      [storeControl(store, 'contribution', 'Show', choices)],
-      roveFocus(element('div', {class: 'adds', role: 'group', 'aria-label': 'Parts of the sum'}, rows,
-        contributionRow('Rest', [...of('embedding'), ...of('biases')])), 'button'), total),
+    title: 'What heads add to the logits',
+    text,
+    controls: [storeControl(store, 'contribution', 'Show', choices)],
+    body: [roveFocus(element('div', {class: 'adds', role: 'group', 'aria-label': 'Parts of the sum'}, rows,
+      contributionRow('Rest', [...of('embedding'), ...of('biases')])), 'button'), total],
     toSvg: () => contributionSvg(store.get(), model, data, parts),
-  };
+  });
   const update = () => {
     const state = store.get(), image = data.images[state.image], shown = contributionShown(state, image);
     cells.forEach((cell) => cell.update(state, shown));
     total.textContent = `Sum of all parts: ${logitText(shown.sum)}, the ${shown.words}.`;
   };
-  store.on(['result', 'contribution', 'block', 'head', 'theme'], update);
-  update();
+  store.follow(['result', 'contribution', 'block', 'head', 'theme'], update);
   return panel;
 }
 
@@ -102,11 +101,8 @@ function createContributionCell(store, part) {
 
 function contributionSvg(state, model, data, parts) {
   const colours = themeColours(), image = data.images[state.image], shown = contributionShown(state, image);
-  const bad = getComputedStyle(document.documentElement).getPropertyValue('--bad').trim() || '#b3261e';
   const left = 96, wide = 84, high = 30, most = Math.max(...model.config.heads);
-  const body = [svgLabel(24, 38, 'What heads add to the logits', {size: 20, weight: 600}),
-    svgLabel(24, 58, `${data.title}, ${image.name}: ${shown.words}, ${logitText(shown.sum)}`,
-      {size: 13, fill: colours.soft})];
+  const body = [];
   const place = (part) => ({head: [part.head, part.block], mlp: [most, part.block],
     embedding: [0, model.blocks.length], biases: [1, model.blocks.length]})[part.kind];
   model.blocks.forEach((_, b) => body.push(svgLabel(24, 103 + b * high, `Block ${b}`, {size: 12, fill: colours.soft})));
@@ -114,10 +110,10 @@ function contributionSvg(state, model, data, parts) {
     const [across, down] = place(part), x = left + across * wide, y = 84 + down * high, value = shown.values[part.row];
     const share = Math.min(1, Math.abs(value) / shown.most) * 0.4;
     const label = {head: String(part.head), mlp: 'MLP', embedding: 'emb.', biases: 'biases'}[part.kind];
-    body.push(`<rect x="${x}" y="${y}" width="${wide - 4}" height="${high - 4}" rx="4" fill="${value < 0 ? bad : colours.accent}" ` +
+    body.push(`<rect x="${x}" y="${y}" width="${wide - 4}" height="${high - 4}" rx="4" fill="${value < 0 ? colours.bad : colours.accent}" ` +
       `fill-opacity="${svgNumber(share)}"/>`, svgLabel(x + 6, y + 18, label, {size: 11, fill: colours.soft}),
     svgLabel(x + wide - 10, y + 18, logitText(value), {size: 13, anchor: 'end'}));
   }
-  return svgDocument(left + Math.max(most + 1, 2) * wide + 24, 84 + (model.blocks.length + 1) * high + 20, body.join('\n'),
-    'What heads add to the logits');
+  return svgPicture(left + Math.max(most + 1, 2) * wide + 24, 84 + (model.blocks.length + 1) * high + 20,
+    'What heads add to the logits', `${data.title}, ${image.name}: ${shown.words}, ${logitText(shown.sum)}`, body);
 }

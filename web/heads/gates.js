@@ -3,15 +3,15 @@
  * A switch sets the gate of a head, a factor of the head's part of concat(heads): 0 removes it from the sum, like
  * pruning. The whole model is recomputed at each click, so later blocks are affected. */
 
-import {panelFrame} from '../base/controls.js';
 import {element} from '../base/dom.js';
 import {bestOf} from '../base/numbers.js';
+import {createPanel} from '../base/panel.js';
 import {roveFocus} from '../base/roving.js';
-import {svgDocument, svgLabel, svgNumber, themeColours} from '../base/svg.js';
+import {svgLabel, svgNumber, svgPicture, themeColours} from '../base/svg.js';
 import {attachTip} from '../base/tip.js';
 import {percent, plural, probabilityWords} from '../base/words.js';
 import {changeGates, countOff} from '../vit/model.js';
-import {drawPicture} from '../vit/picture.js';
+import {drawPicture, hasLabel} from '../vit/picture.js';
 
 export function createGatesPanel(store, model, data) {
   const switches = createSwitches(store, model);
@@ -19,14 +19,14 @@ export function createGatesPanel(store, model, data) {
   const verdict = element('p', {class: 'verdict', id: 'verdict', role: 'status'});
   const canvas = element('canvas', {class: 'map', role: 'img'});
   const text = 'Switch heads off to see how the prediction changes. Typically most heads have little effect and a few have a large one.';
-  const panel = {
+  const panel = createPanel({
     id: 'gates',
     title: 'Switch heads off',
-    element: panelFrame('gates', 'Switch heads off', text, null, element('div', {class: 'gates'},
-      switches.element,
-      element('div', {class: 'outcome'}, element('div', {class: 'outcome-head'}, canvas, verdict), bars.element))),
+    text,
+    body: element('div', {class: 'gates'}, switches.element,
+      element('div', {class: 'outcome'}, element('div', {class: 'outcome-head'}, canvas, verdict), bars.element)),
     toSvg: () => gatesSvg(store.get(), model, data),
-  };
+  });
   const update = () => {
     const state = store.get(), image = data.images[state.image];
     drawPicture(canvas, image.bytes, model.config.rows, model.config.columns);
@@ -35,14 +35,13 @@ export function createGatesPanel(store, model, data) {
     bars.update(state);
     verdict.textContent = gatesVerdict(state, image);
   };
-  store.on(['result', 'block', 'head', 'theme'], update);
-  update();
+  store.follow(['result', 'block', 'head', 'theme'], update);
   return panel;
 }
 
 function gatesVerdict(state, image) {
   const off = countOff(state.gates), before = bestOf(state.baseline.logits), after = bestOf(state.result.logits);
-  const truth = image.label === null || image.label === undefined ? '' : ` The label is ${image.label}.`;
+  const truth = hasLabel(image) ? ` The label is ${image.label}.` : '';
   const now = `${after} (${probabilityWords(state.result.probabilities[after])})`;
   if (!off) return `All heads on: the prediction is ${now}.${truth}`;
   const was = `with all heads on it was ${after === before ? '' : `${before}, with `}${probabilityWords(state.baseline.probabilities[before])}`;
@@ -146,8 +145,7 @@ function createBars(model) {
 function gatesSvg(state, model, data) {
   const colours = themeColours(), left = 24, step = 24, image = data.images[state.image];
   const most = Math.max(...model.config.heads), side = left + 40 + most * 26 + 40, wide = 240;
-  const parts = [svgLabel(left, 38, 'Heads switched off', {size: 20, weight: 600}),
-    svgLabel(left, 58, `${data.title}, ${image.name}. ${gatesVerdict(state, image)}`, {size: 13, fill: colours.soft})];
+  const parts = [];
   model.blocks.forEach((block, b) => {
     parts.push(svgLabel(left + 14, 98 + b * step, `${b}`, {size: 12, anchor: 'end', fill: colours.soft}));
     for (let h = 0; h < block.heads; h++) {
@@ -165,5 +163,5 @@ function gatesSvg(state, model, data) {
         `${percent(now)} (all on ${percent(was)}), logit ${logitText(state.result.logits[c])}`, {size: 12}));
   }
   const height = 110 + step * Math.max(model.blocks.length, model.config.classes);
-  return svgDocument(side + wide + 290, height, parts.join('\n'), 'Switch heads off');
+  return svgPicture(side + wide + 290, height, 'Heads switched off', `${data.title}, ${image.name}. ${gatesVerdict(state, image)}`, parts);
 }

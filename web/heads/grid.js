@@ -3,12 +3,13 @@
  * A map has one row per query and one column per key. Sorted by similarity, heads are in pairs: first the two most
  * similar heads of any block, then the most similar two of the remaining ones. */
 
-import {panelFrame, scaleControls, storeControl} from '../base/controls.js';
+import {scaleControls, storeControl} from '../base/controls.js';
 import {element} from '../base/dom.js';
 import {cellUnder, createLegend, drawHeatmap, sharedMax, weightScale} from '../base/heatmap.js';
 import {largestOf} from '../base/numbers.js';
+import {createPanel} from '../base/panel.js';
 import {roveFocus} from '../base/roving.js';
-import {svgCanvas, svgDocument, svgLabel, themeColours} from '../base/svg.js';
+import {svgCanvas, svgLabel, svgPicture, themeColours} from '../base/svg.js';
 import {attachTip, cellLabel} from '../base/tip.js';
 import {percent, plural, shortNumber} from '../base/words.js';
 import {surveyImportance, surveyOf} from './survey.js';
@@ -39,13 +40,14 @@ export function createGridPanel(store, model, data) {
   const text = 'Each square is the attention matrix of one head, with a row for each query and a column for each key' +
     (model.first ? '; the class token comes first.' : '.') + ' A diagonal means that patches attend to themselves or ' +
     'to their neighbours; a column means that all patches attend to the same place. Click a head to select it everywhere on the page.';
-  const panel = {
+  const panel = createPanel({
     id: 'grid',
     title: 'All heads at a glance',
-    element: panelFrame('grid', 'All heads at a glance', text, [sort, ...scaleControls(store), legend.element],
-      note, body),
+    text,
+    controls: [sort, ...scaleControls(store), legend.element],
+    body: [note, body],
     toSvg: () => gridSvg(store.get(), model, data),
-  };
+  });
   let asked = false, progress = null;
   const tell = () => (note.textContent = gridNote(store.get(), data, progress));
   const arrange = () => {
@@ -215,9 +217,7 @@ function gridSvg(state, model, data) {
   const heads = groups.flatMap((group) => group.heads.map((head, n) => ({head, title: n ? null : group.title})));
   const columns = state.sort === 'place' || !state.survey ? Math.max(...model.config.heads) : 6;
   const order = gridOrders(data).find(([name]) => name === state.sort)[1];
-  const parts = [svgLabel(left, 38, 'All heads at a glance', {size: 20, weight: 600}),
-    svgLabel(left, 58, `${data.title}, ${data.images[state.image].name}, by ${order}`, {size: 13, fill: colours.soft})];
-  const canvas = document.createElement('canvas'); /* thousands of rectangles per head would take megabytes */
+  const parts = [], canvas = document.createElement('canvas'); /* thousands of rectangles per head would take megabytes */
   let row = 0, column = 0;
   for (const {head: [b, h], title} of heads) {
     if (column === columns || (columns !== 6 && title && column)) row++, column = 0;
@@ -228,5 +228,6 @@ function gridSvg(state, model, data) {
     column++;
   }
   const width = Math.max(420, left * 2 + columns * (size + gap) - gap);
-  return svgDocument(width, 80 + (row + 1) * (size + gap + 18) + 10, parts.join('\n'), 'All heads at a glance');
+  return svgPicture(width, 80 + (row + 1) * (size + gap + 18) + 10, 'All heads at a glance',
+    `${data.title}, ${data.images[state.image].name}, by ${order}`, parts);
 }

@@ -3,12 +3,13 @@
  * On the left the image, whose patches are selected by mouse, touch or arrow keys, and the selected head, large, with
  * its numbers; on the right all heads, one row per block, which wraps if there are many. */
 
-import {panelFrame, scaleControls} from '../base/controls.js';
+import {scaleControls} from '../base/controls.js';
 import {announce, element, svgElement} from '../base/dom.js';
 import {cellUnder, createLegend, equalWords, legendSvg, sharedMax, weightScale, weightWords} from '../base/heatmap.js';
-import {largestOf} from '../base/numbers.js';
+import {largestOf, limit} from '../base/numbers.js';
+import {createPanel} from '../base/panel.js';
 import {roveFocus} from '../base/roving.js';
-import {svgDocument, svgLabel, themeColours} from '../base/svg.js';
+import {svgLabel, svgPicture, themeColours} from '../base/svg.js';
 import {attachTip, cellLabel} from '../base/tip.js';
 import {percent, shortNumber} from '../base/words.js';
 import {surveyOf} from './survey.js';
@@ -24,14 +25,14 @@ export function createLookPanel(store, model, data) {
     `map shows how one head distributes that token's attention over all patches${model.first ? ' and the class token (the square below)' : ''}; ` +
     'the weights add up to 100\u00a0%. The caption names the head and its largest weight. ' +
     `The colour scale starts at the uniform weight, ${equalWords(1 / model.tokens)}, so uniform attention is pale.`;
-  const panel = {
+  const panel = createPanel({
     id: 'look',
     title: 'Attention maps',
-    element: panelFrame('look', 'Attention maps', text, [...scaleControls(store), legend.element],
-      element('div', {class: 'look'},
-        element('div', {class: 'look-side'}, picker.element, large.element), wall.element)),
+    text,
+    controls: [...scaleControls(store), legend.element],
+    body: element('div', {class: 'look'}, element('div', {class: 'look-side'}, picker.element, large.element), wall.element),
     toSvg: () => lookSvg(store.get(), model, data),
-  };
+  });
   const update = () => {
     const state = store.get();
     legend.update(lookScale(state, model, null), true);
@@ -39,8 +40,7 @@ export function createLookPanel(store, model, data) {
     large.update(state);
     wall.update(state);
   };
-  store.on(['result', 'token', 'block', 'head', 'scale', 'range', 'theme', 'survey'], update);
-  update();
+  store.follow(['result', 'token', 'block', 'head', 'scale', 'range', 'theme', 'survey'], update);
   return panel;
 }
 
@@ -129,8 +129,7 @@ function moveToken(store, model, event) {
   event.preventDefault();
   const at = tokenPlace(model, store.get().token);
   if (!at) return chooseToken(store, model, middleToken(model));
-  const row = Math.max(0, Math.min(model.down - 1, at.row + step[0]));
-  const column = Math.max(0, Math.min(model.across - 1, at.column + step[1]));
+  const row = limit(at.row + step[0], 0, model.down - 1), column = limit(at.column + step[1], 0, model.across - 1);
   chooseToken(store, model, model.first + row * model.across + column);
 }
 
@@ -226,10 +225,7 @@ function lookSvg(state, model, data) {
   const colours = themeColours(), most = Math.max(...model.config.heads), size = most > 8 ? 64 : 96, gap = 14;
   const high = mapHeight(model, size), left = 250, top = 76;
   const image = data.images[state.image];
-  const title = `Attention from ${tokenName(model, state.token)}`;
-  const parts = [svgLabel(24, 38, title, {size: 20, weight: 600}),
-    svgLabel(24, 58, `${data.title}, ${image.name}`, {size: 13, fill: colours.soft}),
-    pictureSvg(image.bytes, model.config.rows, model.config.columns, {x: 24, y: top + 20, width: 180}),
+  const parts = [pictureSvg(image.bytes, model.config.rows, model.config.columns, {x: 24, y: top + 20, width: 180}),
     legendSvg(lookScale(state, model, null), 24, top + 220, 180, colours.soft, true)];
   for (let h = 0; h < most; h++) {
     parts.push(svgLabel(left + h * (size + gap) + size / 2, top + 10, `head ${h}`,
@@ -244,5 +240,5 @@ function lookSvg(state, model, data) {
     }
   });
   const width = left + most * (size + gap) + 10, height = Math.max(340, top + 30 + model.blocks.length * (high + gap));
-  return svgDocument(width, height, parts.join('\n'), title);
+  return svgPicture(width, height, `Attention from ${tokenName(model, state.token)}`, `${data.title}, ${image.name}`, parts);
 }

@@ -7,11 +7,12 @@
  * Row t of R_b estimates how much each patch contributes to token t after block b. Values and the MLP are ignored.
  * Heads that are switched off are excluded from the mean; a block without heads passes on its input. */
 
-import {panelFrame, scaleControls, selectControl} from '../base/controls.js';
+import {scaleControls, selectControl} from '../base/controls.js';
 import {element} from '../base/dom.js';
 import {createLegend, legendSvg, weightScale, weightWords} from '../base/heatmap.js';
 import {bestOf, splitNumbers} from '../base/numbers.js';
-import {svgDocument, svgLabel, themeColours} from '../base/svg.js';
+import {createPanel} from '../base/panel.js';
+import {svgLabel, svgPicture, themeColours} from '../base/svg.js';
 import {attachTip} from '../base/tip.js';
 import {percent} from '../base/words.js';
 import {headsOff, tokenName} from '../vit/model.js';
@@ -53,13 +54,14 @@ export function createRolloutPanel(store, model, data) {
   const text = 'Attention rollout estimates how much each patch contributes to a token after each block. It assumes that ' +
     'every block keeps half of its input and takes the other half from the mean attention of its heads. The last map ' +
     'estimates which patches the prediction is based on.';
-  const panel = {
+  const panel = createPanel({
     id: 'rollout',
     title: 'Attention rollout',
-    element: panelFrame('rollout', 'Attention rollout', text, [from, ...scaleControls(store, 'block'), legend.element],
-      element('ol', {class: 'rollout', id: 'rollout-row'}, cells.map((cell) => cell.element)), note),
+    text,
+    controls: [from, ...scaleControls(store, 'block'), legend.element],
+    body: [element('ol', {class: 'rollout', id: 'rollout-row'}, cells.map((cell) => cell.element)), note],
     toSvg: () => rolloutSvg(store.get(), model, data, view),
-  };
+  });
   const draw = () => {
     const state = store.get();
     view.own = view.from === 'chosen' ? state.token : model.first ? 0 : -1;
@@ -127,8 +129,7 @@ function rolloutSvg(state, model, data, view) {
   const colours = themeColours(), size = 110, gap = 18, left = 24, columns = Math.min(6, view.rows.length);
   const high = mapHeight(model, size) + 40, look = rolloutLook(state, model, data, view);
   const name = view.from === 'chosen' ? tokenName(model, state.token) : model.first ? 'the class token' : 'all tokens';
-  const parts = [svgLabel(left, 38, `Attention rollout of ${name}`, {size: 20, weight: 600}),
-    svgLabel(left, 58, `${data.title}, ${data.images[state.image].name}`, {size: 13, fill: colours.soft})];
+  const parts = [];
   view.rows.forEach((row, b) => {
     const x = left + (b % columns) * (size + gap), y = 96 + Math.floor(b / columns) * high;
     parts.push(svgLabel(x, y - 8, `After block ${b}`, {size: 12, fill: colours.soft}),
@@ -137,5 +138,5 @@ function rolloutSvg(state, model, data, view) {
   const bottom = 96 + Math.ceil(view.rows.length / columns) * high;
   parts.push(legendSvg(rolloutScale(state, model, view, null), left, bottom - 10, 220, colours.soft, true));
   const width = Math.max(420, left * 2 + columns * (size + gap) - gap);
-  return svgDocument(width, bottom + 34, parts.join('\n'), 'Attention rollout');
+  return svgPicture(width, bottom + 34, `Attention rollout of ${name}`, `${data.title}, ${data.images[state.image].name}`, parts);
 }

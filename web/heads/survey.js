@@ -15,6 +15,7 @@
 
 import {bestOf} from '../base/numbers.js';
 import {changeGates, openGates, runModel} from '../vit/model.js';
+import {hasLabel} from '../vit/picture.js';
 
 const SURVEY_IMAGES = 16; /* maximum number of images surveyed by the page */
 const IMPORTANCE_IMAGES = 8;
@@ -104,7 +105,7 @@ export function surveyImportance(store, model, data, progress) {
   const survey = store.get().survey, images = data.images.slice(0, IMPORTANCE_IMAGES), open = openGates(model);
   const sums = survey.heads.map(() => 0), whole = [];
   const count = images.length * (1 + survey.heads.length);
-  const answerOf = (n) => (images[n].label === null ? bestOf(whole[n].logits) : images[n].label);
+  const answerOf = (n) => (hasLabel(images[n]) ? images[n].label : bestOf(whole[n].logits));
   const step = (n) => {
     const image = n % images.length, which = Math.floor(n / images.length) - 1, item = survey.heads[which];
     if (which < 0) {

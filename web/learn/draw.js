@@ -1,10 +1,10 @@
 /* Panel: draw a digit for the model that is being trained. It is read again whenever the model changes. */
 
-import {panelFrame} from '../base/controls.js';
 import {element} from '../base/dom.js';
 import {sharedMax, weightScale} from '../base/heatmap.js';
 import {bestOf, largestOf} from '../base/numbers.js';
-import {svgDocument, svgLabel, themeColours} from '../base/svg.js';
+import {createPanel} from '../base/panel.js';
+import {svgPicture} from '../base/svg.js';
 import {percent} from '../base/words.js';
 import {answerWords, createColumns} from '../draw/maps.js';
 import {createSheet} from '../draw/sheet.js';
@@ -50,7 +50,7 @@ export function createLearnDraw(store, trainer, data) {
   const later = () => {
     if (!frame) frame = requestAnimationFrame(show);
   };
-  const sheet = createSheet(later), title = 'Draw a digit';
+  const sheet = createSheet(later);
   trainer.on(({model}) => model && read());
   store.on('theme', () => {
     sheet.redraw();
@@ -59,16 +59,20 @@ export function createLearnDraw(store, trainer, data) {
   show();
   const side = element('div', {class: 'draw-side'}, element('div', {class: 'sheet-frame'}, sheet.canvas, here),
     element('div', {class: 'draw-tools', role: 'group', 'aria-label': 'Drawing'}, undo, clear), notice);
-  const frameOfPanel = panelFrame('draw', title, 'Draw with a mouse, a finger or a pen. The digit is centred and scaled like the digits of MNIST, and the model that you are training predicts what it is.', null,
-    element('div', {class: 'draw'}, side, hint, out));
-  return {id: 'draw', title, element: frameOfPanel, toSvg: () => learnDrawSvg(trainer, data, shown)};
+  return createPanel({
+    id: 'draw',
+    title: 'Draw a digit',
+    text: 'Draw with a mouse, a finger or a pen. The digit is centred and scaled like the digits of MNIST, ' +
+      'and the model that you are training predicts what it is.',
+    body: element('div', {class: 'draw'}, side, hint, out),
+    toSvg: () => learnDrawSvg(trainer, data, shown),
+  });
 }
 
 function learnDrawSvg(trainer, data, shown) {
-  const layout = learnLayout(data), parts = [svgLabel(24, 38, 'Draw a digit', {size: 20, weight: 600})], {soft} = themeColours();
-  if (!shown) return svgDocument(420, 90, [...parts, svgLabel(24, 66, 'Nothing has been drawn.', {size: 13, fill: soft})].join('\n'), 'Draw a digit');
+  if (!shown) return svgPicture(420, 90, 'Draw a digit', 'Nothing has been drawn.', []);
+  const layout = learnLayout(data), parts = [pictureSvg(shown.bytes, data.rows, data.columns, {x: 24, y: 84, width: 150})];
   const {rows, probabilities} = trainer.read(shown.bytes), scale = weightScale('linear', 1 / layout.tokens, sharedMax(rows.flat().map(largestOf)));
-  parts.push(svgLabel(24, 58, `Prediction: ${answerWords(probabilities)}`, {size: 13, fill: soft}), pictureSvg(shown.bytes, data.rows, data.columns, {x: 24, y: 84, width: 150}));
   rows.forEach((block, b) => block.forEach((row, h) => parts.push(mapSvg(layout, row, {outline: shown.outline, scale, x: 210 + 78 * h, y: 84 + 96 * b, width: 64}))));
-  return svgDocument(Math.max(460, 230 + 78 * rows[0].length), 290, parts.join('\n'), 'Draw a digit');
+  return svgPicture(Math.max(460, 230 + 78 * rows[0].length), 290, 'Draw a digit', `Prediction: ${answerWords(probabilities)}`, parts);
 }

@@ -1,9 +1,10 @@
 /* The page of `mha view --train`: a model that learns while one looks at it. Controls and curves on the left, every head on
  * the selected digit on the right, the digits with their predictions below. */
 
-import {panelFrame, selectControl} from '../base/controls.js';
+import {selectControl} from '../base/controls.js';
 import {announce, element} from '../base/dom.js';
 import {bestOf} from '../base/numbers.js';
+import {createPanel} from '../base/panel.js';
 import {roveFocus} from '../base/roving.js';
 import {svgDocument} from '../base/svg.js';
 import {percent, probabilityWords, shortNumber} from '../base/words.js';
@@ -30,14 +31,16 @@ export function createLearnPanel(store, trainer, data) {
   const question = element('div', {class: 'notice question', id: 'learn-question', role: 'alert', hidden: true});
   const controls = [trainButton(store, trainer), restartButton(store, trainer),
     ...Object.keys(learnChoices).map((key) => learnControl(store, trainer, key, question))];
-  const frame = panelFrame('learn', 'Watch it learn', null, controls, question,
-    learnStatus(store, trainer),
-    element('div', {class: 'learn'},
-      element('div', {class: 'learn-curves'}, loss.element, score.element),
-      createLearnHeads(store, trainer, data)),
-    createLearnDigits(store, trainer, data));
-  const svg = () => svgDocument(640, 420, loss.svg(0) + score.svg(210), 'Watch it learn');
-  return {id: 'learn', title: 'Watch it learn', element: frame, toSvg: svg};
+  return createPanel({
+    id: 'learn',
+    title: 'Watch it learn',
+    controls,
+    body: [question, learnStatus(store, trainer),
+      element('div', {class: 'learn'},
+        element('div', {class: 'learn-curves'}, loss.element, score.element), createLearnHeads(store, trainer, data)),
+      createLearnDigits(store, trainer, data)],
+    toSvg: () => svgDocument(640, 420, loss.svg(0) + score.svg(210), 'Watch it learn'),
+  });
 }
 
 /* A setting of the training. Another value begins a new one: if there is something to lose, the page asks first. */

@@ -1,7 +1,6 @@
 /* What every page has: its head, its panels and their buttons. */
 
 import {element} from '../base/dom.js';
-import {exportButtons} from '../base/export.js';
 import {showNotice} from '../base/notice.js';
 import {themeButton} from './theme.js';
 import {shareButtons} from '../share/share.js';
@@ -26,7 +25,6 @@ export function showPage(view, facts, lead, ...between) {
     element('div', {class: 'tools'}, shareButtons(view), themeButton(store)),
     element('div', {class: 'about'}, element('b', null, data.title), list),
     panels.length > 1 ? element('nav', {'aria-label': 'Panels'}, links) : '');
-  for (const panel of panels) panel.element.querySelector('.panel-head').append(exportButtons(panel));
   main.append(...between, ...panels.map((panel) => panel.element));
   return show;
 }

@@ -5,7 +5,7 @@ import {element} from '../base/dom.js';
 import {bestOf} from '../base/numbers.js';
 import {plural, probabilityWords} from '../base/words.js';
 import {countOff} from '../vit/model.js';
-import {drawPicture} from '../vit/picture.js';
+import {drawPicture, hasLabel} from '../vit/picture.js';
 
 /* ---- The answer -------------------------------------------------------------------------------------------------- */
 
@@ -23,13 +23,10 @@ function createAnswer(store, model, data) {
     answer.classList.toggle('wrong', known && shown.label !== best);
     answer.title = known ? `label ${shown.label}` : '';
   };
-  store.on(['result', 'theme'], update);
-  update();
+  store.follow(['result', 'theme'], update);
   return element('div', {class: 'reading'}, canvas, element('p', null,
     element('span', {class: 'reading-line'}, 'Prediction: ', answer, ' ', share), name));
 }
-
-const hasLabel = ({label}) => label !== null && label !== undefined;
 
 /* ---- Choice of image --------------------------------------------------------------------------------------------- */
 

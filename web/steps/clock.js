@@ -3,6 +3,7 @@
  * A step is animated, then it stays: until the reader goes on, or, while playing, as long as its text takes to read.
  * requestAnimationFrame runs only while something moves. With prefers-reduced-motion each step is shown finished. */
 
+import {limit} from '../base/numbers.js';
 import {travelPart} from './pieces.js';
 
 const stepMillis = 2400; /* of the animation at speed 1 */
@@ -53,7 +54,7 @@ export function createStepClock(countOf, {draw, changed, words}) {
 
   /* Forward, the step is animated; back, its final state is shown after the way there. */
   clock.go = (index) => {
-    const to = Math.max(0, Math.min(countOf() - 1, index));
+    const to = limit(index, 0, countOf() - 1);
     if (to === clock.index) return;
     finish = to < clock.index;
     clock.index = to;

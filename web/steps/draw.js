@@ -5,14 +5,13 @@
 
 import {colourTheme, linearToByte, oklabToLinear} from '../base/colour.js';
 import {element} from '../base/dom.js';
-import {drawHeatmap} from '../base/heatmap.js';
-import {largestOf} from '../base/numbers.js';
+import {createColourBar, drawHeatmap} from '../base/heatmap.js';
+import {largestOf, limit} from '../base/numbers.js';
 import {textWidth} from '../base/pen.js';
 import {shortNumber} from '../base/words.js';
 import {drawPicture} from '../vit/picture.js';
 
-export const clamp01 = (x) => Math.max(0, Math.min(1, x));
-export const easeBoth = (x) => x * x * (3 - 2 * x);
+export const clamp01 = (x) => limit(x, 0, 1);
 export const between = (a, b, e) => a + (b - a) * e;
 
 export function boxBetween(a, b, e) {
@@ -46,25 +45,29 @@ function signedColours() {
   return signedTable.bytes;
 }
 
-/* Three bytes. */
-export function signedColour(x, most) {
-  const at = 3 * Math.round(128 + 127 * Math.max(-1, Math.min(1, x / most)));
-  return Array.from(signedColours().subarray(at, at + 3));
+/* Where the three bytes of a number begin. */
+const signedPlace = (x, most) => 3 * Math.round(128 + 127 * limit(x / most, -1, 1));
+
+export const signedColour = (x, most) => signedColours().slice(signedPlace(x, most), signedPlace(x, most) + 3);
+
+/* One pixel per number; those that are not finite (hidden keys) are empty. */
+function paintSigned(canvas, {values, rows, columns, most}) {
+  Object.assign(canvas, {width: columns, height: rows});
+  const context = canvas.getContext('2d'), image = context.createImageData(columns, rows), table = signedColours();
+  for (let i = 0; i < values.length; i++) {
+    if (!Number.isFinite(values[i])) continue;
+    const at = signedPlace(values[i], most);
+    for (let c = 0; c < 3; c++) image.data[4 * i + c] = table[at + c];
+    image.data[4 * i + 3] = 255;
+  }
+  context.putImageData(image, 0, 0);
 }
 
 /* A legend of signed numbers from -most to most. */
 export function createSignedLegend() {
-  const canvas = element('canvas', {class: 'legend-bar', 'aria-hidden': true, width: 255, height: 1}), marks = element('div', {class: 'legend-marks'});
-  return {
-    element: element('div', {class: 'legend'}, canvas, marks),
-    update(most) {
-      const context = canvas.getContext('2d'), image = context.createImageData(255, 1);
-      for (let i = 0; i < 255; i++) image.data.set([...signedColour((i - 127) / 127, 1), 255], 4 * i);
-      context.putImageData(image, 0, 0);
-      marks.replaceChildren(...[[0, `−${shortNumber(most)}`], [0.5, '0'], [1, shortNumber(most)]].map(([at, text]) =>
-        element('span', {style: `left:${100 * at}%;transform:translateX(${-100 * at}%)`}, text)));
-    },
-  };
+  const ramp = Float32Array.from({length: 255}, (_, i) => i - 127);
+  const bar = createColourBar((canvas) => paintSigned(canvas, {values: ramp, rows: 1, columns: 255, most: 127}));
+  return {element: bar.element, update: (most) => bar.update([[0, `−${shortNumber(most)}`], [0.5, '0'], [1, shortNumber(most)]])};
 }
 
 /* A hue per head, all of the same lightness: its tag above slices and lanes. */
@@ -76,22 +79,13 @@ export function headColour(h, H) {
 
 /* ---- Matrices ---------------------------------------------------------------------------------------------------- */
 
-/* One pixel per cell, created once per matrix and theme. Non-finite cells (hidden keys) are empty. */
+/* One pixel per cell, created once per matrix and theme. */
 export function matrixImage(matrix) {
   if (matrix.image && matrix.imageTheme === colourTheme()) return matrix.image;
   const {rows, columns, values} = matrix, canvas = matrix.image || element('canvas', {width: columns, height: rows});
   if (matrix.ink) drawPicture(canvas, values.map((x) => (x > 0 ? 255 * x : 0)), rows, columns);
-  else if (!matrix.signed) drawHeatmap(canvas, values, rows, columns, matrix.scale);
-  else {
-    const context = canvas.getContext('2d'), image = context.createImageData(columns, rows), table = signedColours();
-    for (let i = 0; i < values.length; i++) {
-      const share = Math.max(-1, Math.min(1, values[i] / matrix.most));
-      const at = Number.isFinite(values[i]) ? 3 * Math.round(128 + 127 * share) : -1;
-      for (let c = 0; c < 3; c++) image.data[4 * i + c] = at < 0 ? 0 : table[at + c];
-      image.data[4 * i + 3] = at < 0 ? 0 : 255;
-    }
-    context.putImageData(image, 0, 0);
-  }
+  else if (matrix.signed) paintSigned(canvas, matrix);
+  else drawHeatmap(canvas, values, rows, columns, matrix.scale);
   if (matrix.hidden) hatchHidden(canvas.getContext('2d'), matrix);
   matrix.image = canvas;
   matrix.imageTheme = colourTheme();
@@ -196,7 +190,7 @@ export function drawName(pen, x, y, {text, sub, sup}, {size = 15, weight = 600, 
 
 /* The name above and the shape below, as far as there is room: `free` pixels beside the box. */
 export function drawCaption(pen, {name, below, small, tag, faint}, box, alpha, {colours, layout}) {
-  const middle = faint ? Math.max(5, Math.min(box.x + box.width - 5, box.x + box.width / 2)) : box.x + box.width / 2, size = small ? 12 : layout.narrow ? 12 : 15, free = layout.narrow ? 16 : 40;
+  const middle = box.x + (faint ? limit(box.width / 2, 5 - box.x, box.width - 5) : box.width / 2), size = small ? 12 : layout.narrow ? 12 : 15, free = layout.narrow ? 16 : 40;
   const rise = tag === undefined || tag === null ? 0 : 8;
   if (name) drawName(pen, middle, box.y - 7 - rise, name, {size, fill: colours.ink, alpha});
   const wide = below ? textWidth(below, 12, 400) : 0, inside = middle >= wide / 2 && middle + wide / 2 <= layout.width;

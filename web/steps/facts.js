@@ -98,7 +98,8 @@ export function matrixOf(values, rows, columns, most = largestSize(values) || 1)
   return {values, rows, columns, most, signed: true};
 }
 
-function transposed(values, rows, columns) {
+/* values (rows,columns) as (columns,rows). */
+export function transposed(values, rows, columns) {
   const turned = new Float32Array(values.length);
   for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) turned[c * rows + r] = values[r * columns + c];
   return turned;

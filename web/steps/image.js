@@ -9,7 +9,7 @@ import {scaleValue, sharedMax, weightScale} from '../base/heatmap.js';
 import {bestOf, largestOf, limit, remember} from '../base/numbers.js';
 import {themeColours} from '../base/svg.js';
 import {percent, plural, probabilityWords, shortNumber} from '../base/words.js';
-import {commonSize, lengthOf, matrixOf, rowOf, splitInside, stepFacts} from './facts.js';
+import {commonSize, lengthOf, matrixOf, rowOf, splitInside, stepFacts, transposed} from './facts.js';
 import {vectorElement} from './numbers.js';
 import {drawHeadMap, drawKeyPatch, drawPatchRail, drawPhoto} from './patches.js';
 import {rowScene} from './scenes.js';
@@ -85,15 +85,6 @@ function mapBox(model, box) {
 
 /* ---- Matrices ---------------------------------------------------------------------------------------------------- */
 
-/* W^T for W (outputs,inputs): (inputs,outputs). */
-function turnedWeights(weight, inputs, outputs) {
-  const turned = new Float32Array(inputs * outputs);
-  for (let c = 0; c < outputs; c++) {
-    for (let i = 0; i < inputs; i++) turned[i * outputs + c] = weight[c * inputs + i];
-  }
-  return turned;
-}
-
 /* The pixels of patches as rows (T,P), as the model reads them: (pixel - mean) / deviation; the class token has none. */
 function patchRows(model, bytes) {
   const {mean, deviation} = model.input;
@@ -129,11 +120,11 @@ function imageMatrices(model, block, image, run) {
   const {heads: H, groups, qkv, proj} = model.blocks[block];
   return {
     pixels: {values: patchPixels(model, image.bytes), rows: T, columns: size, ink: true},
-    embed: matrixOf(turnedWeights(model.part('patch_embed.proj.weight'), size, M), size, M),
+    embed: matrixOf(transposed(model.part('patch_embed.proj.weight'), M, size), size, M),
     bias: matrixOf(biasRows(model, M), T, M, commonSize(run.x)),
     place: matrixOf(model.part('pos_embed'), T, M, commonSize(run.x)),
-    W: matrixOf(turnedWeights(qkv.weight, M, (H + 2 * groups) * D), M, (H + 2 * groups) * D),
-    WO: matrixOf(turnedWeights(proj.weight, H * D, M), H * D, M),
+    W: matrixOf(transposed(qkv.weight, (H + 2 * groups) * D, M), M, (H + 2 * groups) * D),
+    WO: matrixOf(transposed(proj.weight, M, H * D), H * D, M),
   };
 }
 

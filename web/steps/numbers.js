@@ -4,7 +4,7 @@
 import {inkFor} from '../base/colour.js';
 import {element} from '../base/dom.js';
 import {svgPen, textWidth} from '../base/pen.js';
-import {svgDocument, themeColours} from '../base/svg.js';
+import {svgPicture, themeColours} from '../base/svg.js';
 import {percent, shortNumber, signedNumber} from '../base/words.js';
 import {drawName, signedColour} from './draw.js';
 import {largestSize, rowOf} from './facts.js';
@@ -154,13 +154,12 @@ export function wrapWords(text, width, size) {
 export function stepSvg(facts, key, number, source) {
   const width = 1000, edge = 24, top = 130, colours = themeColours(), layout = stageLayout(facts, width - 2 * edge);
   const scene = sceneOf(key, facts, layout), {title, formula, words} = stepText(key, facts), pen = svgPen();
-  pen.label(edge, 38, `${number}. ${title}`, {size: 20, weight: 600, fill: colours.ink});
-  pen.label(edge, 60, `${source}, block ${facts.block}, head ${facts.head}, query: ${facts.name}`, {size: 13, fill: colours.soft});
   drawFormula(pen, edge, 92, formula, colours);
   pen.shift(edge, top);
   drawStage(pen, null, scene, 1, {facts, colours, layout});
   pen.shift(0, 0);
   const lines = wrapWords(wordsText(words), layout.width, 14);
   lines.forEach((line, n) => pen.label(edge, top + layout.height + 34 + 21 * n, line, {size: 14, fill: colours.ink}));
-  return svgDocument(width, top + layout.height + 40 + 21 * lines.length, pen.text(), `${title}: multi-head attention, step by step`);
+  return svgPicture(width, top + layout.height + 40 + 21 * lines.length, `${number}. ${title}`,
+    `${source}, block ${facts.block}, head ${facts.head}, query: ${facts.name}`, [pen.text()], `${title}: multi-head attention, step by step`);
 }

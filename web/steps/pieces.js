@@ -4,11 +4,11 @@
  * new one, new ones out of the piece they are made of, old ones into what becomes of them. Then the step itself is
  * animated, p = 0 to 1: rows appear, bars change, values are mixed. */
 
-import {bestOf, limit} from '../base/numbers.js';
+import {bestOf, easeBoth, limit} from '../base/numbers.js';
 import {textWidth} from '../base/pen.js';
 import {fitToken} from '../base/text.js';
 import {percent, probabilityWords} from '../base/words.js';
-import {between, boxBetween, clamp01, drawCaption, drawMatrix, easeBoth, headColour, matrixImage} from './draw.js';
+import {between, boxBetween, clamp01, drawCaption, drawMatrix, headColour, matrixImage} from './draw.js';
 import {barText} from './facts.js';
 
 export const travelPart = 0.45;

@@ -1,6 +1,6 @@
 /* The canvas of the walk-through: lays out its scenes, draws them, and knows what is under the pointer. */
 
-import {element} from '../base/dom.js';
+import {element, pointOn} from '../base/dom.js';
 import {canvasPen, sizeCanvas} from '../base/pen.js';
 import {themeColours} from '../base/svg.js';
 import {attachTip} from '../base/tip.js';
@@ -20,14 +20,9 @@ export function createStage(store) {
     return scenes.get(key);
   }
 
-  function placeOf(event) {
-    const at = canvas.getBoundingClientRect();
-    return {x: ((event.clientX - at.left) * view.layout.width) / at.width, y: ((event.clientY - at.top) * view.layout.height) / at.height};
-  }
-
   function under(event) {
     if (!now) return null;
-    const at = placeOf(event);
+    const at = pointOn(canvas, event, view.layout.width, view.layout.height);
     for (const piece of Object.values(now.pieces).reverse()) {
       const hit = pieceUnder(piece, at, facts);
       if (hit) return hit;

@@ -4,9 +4,10 @@
  * After a new selection the panel is computed only when it is visible, so that a key held down in another panel stays
  * fast. */
 
-import {panelFrame, selectControl} from '../base/controls.js';
+import {selectControl} from '../base/controls.js';
 import {announce, element} from '../base/dom.js';
 import {createLegend} from '../base/heatmap.js';
+import {createPanel} from '../base/panel.js';
 import {createStepClock} from './clock.js';
 import {createSignedLegend} from './draw.js';
 import {formulaElement, stepNumbers, stepSummary, stepSvg, wordsElement} from './numbers.js';
@@ -85,7 +86,7 @@ function createStepChoice(store, source) {
 /* `source` gives the facts: imageSource or textSource. */
 export function createStepsPanel(source) {
   const {store} = source;
-  const title = 'Attention, step by step', stage = createStage(store);
+  const stage = createStage(store);
   let keys = stepKeys(source.model);
   const heading = element('h3', {id: 'step-title'}, `1 of ${keys.length}`), formula = element('div', {class: 'step-formula'});
   const words = element('p', {class: 'step-words', id: 'steps-words'});
@@ -168,16 +169,16 @@ export function createStepsPanel(source) {
     element('div', {class: 'step-key'}, element('p', {class: 'hint'}, 'Numbers: purple is negative, orange is positive.'), weights, scores,
       element('p', {class: 'hint'}, source.hint,
         element('span', {class: 'key-hint'}, ' The arrow keys change the step; the space bar starts and pauses.'))));
-  const panel = {
+  const panel = createPanel({
     id: 'steps',
-    title,
-    element: panelFrame('steps', title, null, null, absent, body),
+    title: 'Attention, step by step',
+    body: [absent, body],
     toSvg() {
       refresh();
       if (!facts) throw new Error(source.why());
       return stepSvg(facts, keys[clock.index], clock.index + 1, source.about());
     },
-  };
+  });
 
   const wake = () => inSight && refresh();
   store.on(source.changes, () => {

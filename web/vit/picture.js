@@ -6,8 +6,9 @@
  * token is not part of the image; its weight is the square below the bottom left corner. */
 
 import {colourOf, colourTheme, inkOn} from '../base/colour.js';
+import {pointOn} from '../base/dom.js';
 import {heatmapSvg, scaleValue} from '../base/heatmap.js';
-import {bestOf, largestOf} from '../base/numbers.js';
+import {bestOf, largestOf, limit} from '../base/numbers.js';
 import {svgCanvas, svgNumber} from '../base/svg.js';
 import {tokenPlace} from './model.js';
 
@@ -43,6 +44,9 @@ function outlinePiece([x0, y0], [x1, y1]) {
   return `M${svgNumber(x0 + 0.5)} ${svgNumber(y0 + 0.5)}L${svgNumber(x1 + 0.5)} ${svgNumber(y1 + 0.5)}`;
 }
 
+/* Whether the class of an image is known. */
+export const hasLabel = ({label}) => label !== null && label !== undefined;
+
 /* ---- The picture itself ------------------------------------------------------------------------------------------ */
 
 /* One canvas pixel per pixel; ink is dark on a light page and light on a dark one. */
@@ -75,8 +79,7 @@ export function mapCorner(model, t, {cell, height}) {
 
 /* The token under the pointer, or null. */
 export function mapTokenUnder(model, canvas, event) {
-  const box = canvas.getBoundingClientRect(), {cell, width, height} = mapSize(model);
-  const x = ((event.clientX - box.left) / box.width) * width, y = ((event.clientY - box.top) / box.height) * height;
+  const {cell, width, height} = mapSize(model), {x, y} = pointOn(canvas, event, width, height);
   if (x < 0 || y < 0 || x >= width || y >= height) return null;
   if (y < cell * model.down) return model.first + Math.floor(y / cell) * model.across + Math.floor(x / cell);
   return model.first && x < cell && y >= height - cell ? 0 : null;
@@ -131,7 +134,7 @@ export function strokeOutline(context, outline, by, line) {
 
 /* Two lines, so that the frame is visible on any colour. */
 function frameCell(context, {x, y}, cell, accent) {
-  const wide = Math.max(2, Math.min(4, cell / 9));
+  const wide = limit(cell / 9, 2, 4);
   context.lineWidth = wide * 1.8;
   context.strokeStyle = outlineInks().rim;
   context.strokeRect(x + wide * 0.9, y + wide * 0.9, cell - wide * 1.8, cell - wide * 1.8);

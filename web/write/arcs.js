@@ -5,6 +5,7 @@ import {headName, loadAttention, strongestKeys} from '../attention/data.js';
 import {tokenLabel} from '../attention/map.js';
 import {createMarksLegend, headWords, showMark} from '../attention/marks.js';
 import {element} from '../base/dom.js';
+import {easeBoth, limit} from '../base/numbers.js';
 import {canvasPen, sizeCanvas} from '../base/pen.js';
 import {roveFocus} from '../base/roving.js';
 import {themeColours} from '../base/svg.js';
@@ -19,11 +20,7 @@ function drawArcs(pen, row, query, {x, y, width, height}, colours, mirrored) {
   const inner = width - 2 * arcSizes.edge, base = y + height - 5;
   const at = (n) => x + arcSizes.edge + (((mirrored ? row.length - 1 - n : n) + 0.5) * inner) / row.length;
   drawDots(pen, row, at, base, colours);
-  for (const key of strongestKeys(row, arcSizes.most).reverse()) {
-    if (!(row[key] > 0.02)) continue;
-    const style = {stroke: colours.accent, line: 0.75 + 2.75 * row[key], alpha: 0.25 + 0.75 * row[key]};
-    pen.stroke(key === query ? loopPoints(at(key), base - 3) : arcPoints(at(query), at(key), base - 3, height - 10), style);
-  }
+  strokeKeys(pen, row, colours, (key) => (key === query ? loopPoints(at(key), base - 3) : arcPoints(at(query), at(key), base - 3, height - 10)));
   pen.box({x: at(query) - 2.5, y: base - 2.5, width: 5, height: 5}, {fill: colours.accent, radius: 2.5});
 }
 
@@ -33,15 +30,16 @@ function drawCrossArcs(pen, row, query, queries, {x, y, width, height}, colours)
   const top = y + 5, base = y + height - 5, from = place(query, queries);
   drawDots(pen, row, (n) => place(n, row.length), top, colours);
   drawDots(pen, new Float32Array(queries), (n) => place(n, queries), base, colours);
-  for (const key of strongestKeys(row, arcSizes.most).reverse()) {
-    if (!(row[key] > 0.02)) continue;
-    const to = place(key, row.length), style = {stroke: colours.accent, line: 0.75 + 2.75 * row[key], alpha: 0.25 + 0.75 * row[key]};
-    pen.stroke(Array.from({length: 13}, (_, n) => {
-      const t = n / 12;
-      return [from + (to - from) * t * t * (3 - 2 * t), base - 3 + (top + 6 - base) * t];
-    }), style);
-  }
+  strokeKeys(pen, row, colours, (key) => Array.from({length: 13}, (_, n) =>
+    [from + (place(key, row.length) - from) * easeBoth(n / 12), base - 3 + (top + 6 - base) * (n / 12)]));
   pen.box({x: from - 2.5, y: base - 2.5, width: 5, height: 5}, {fill: colours.accent, radius: 2.5});
+}
+
+/* The strongest keys, on top those that are strongest. */
+function strokeKeys(pen, row, colours, pointsTo) {
+  for (const key of strongestKeys(row, arcSizes.most).filter((n) => row[n] > 0.02).reverse()) {
+    pen.stroke(pointsTo(key), {stroke: colours.accent, line: 0.75 + 2.75 * row[key], alpha: 0.25 + 0.75 * row[key]});
+  }
 }
 
 function drawDots(pen, row, at, y, colours) {
@@ -122,7 +120,7 @@ function evenColumns(heads, most) {
 export function createArcs(store, set, title, id) {
   const attention = loadAttention(set, id), heading = element('h3', {class: 'arcs-about'}), legend = createMarksLegend(attention);
   const cells = attention.facts.flatMap(({layer, head}, n) => (set.words && set.words[n] === 'removed' ? [] : [createArcCell(store, attention, layer, head)]));
-  const body = element('div', {class: 'arc-cells cells', style: `--heads:${attention.heads};--some:${evenColumns(attention.heads, 4)};--few:${evenColumns(attention.heads, 3)}`},
+  const body = element('div', {class: 'arc-cells cells', style: `--heads:${attention.heads};--columns-tablet:${evenColumns(attention.heads, 4)};--columns-phone:${evenColumns(attention.heads, 3)}`},
     cells.map((cell) => cell.element));
   roveFocus(body, '.cell');
   return {
@@ -135,7 +133,7 @@ export function createArcs(store, set, title, id) {
         attention.take(state.set);
         legend.update();
       }
-      const query = Math.max(0, Math.min(asked, attention.queries - 1));
+      const query = limit(asked, 0, attention.queries - 1);
       cells.forEach((cell) => cell.paint(query, width, colours));
       cells.forEach((cell) => cell.choose(state));
       heading.replaceChildren(`${title || 'Every head'}, from `, element('b', null, tokenLabel(attention, attention.queryTexts, query)));

@@ -54,7 +54,6 @@ export function createNext(store, writer) {
     which.replaceChildren(...(places.length > 1 ? places.map(({row}, n) => element('button', {type: 'button', class: 'small',
       'aria-pressed': row === at.row, onclick: () => store.set({mask: n})}, `Mask ${n + 1}`)) : []));
   }
-  store.on(['next', 'ended', 'mask', 'temperature'], update);
-  update(store.get());
+  store.follow(['next', 'ended', 'mask', 'temperature'], update);
   return {element: element('div', {class: 'next'}, title, which, list, hint)};
 }

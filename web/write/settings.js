@@ -40,8 +40,7 @@ function settingSlider(store, key) {
     shown.textContent = words(state[key]);
     input.setAttribute('aria-valuetext', shown.textContent);
   };
-  store.on(key, update);
-  update(store.get());
+  store.follow(key, update);
   return element('div', {class: 'setting'}, element('label', {for: id}, label), shown, input);
 }
 
@@ -56,8 +55,7 @@ function seedControl(store) {
   const other = element('button', {type: 'button', class: 'small', id: 'write-other-seed',
     onclick: () => store.set({seed: Math.floor(Math.random() * (seedMost + 1))})}, 'New seed');
   const update = (state) => (input.value = state.seed);
-  store.on('seed', update);
-  update(store.get());
+  store.follow('seed', update);
   return element('div', {class: 'setting'}, element('label', {for: 'write-seed'}, 'Seed'),
     element('span', {class: 'setting-value'}, 'same seed, same text'), element('span', {class: 'seed'}, input, other));
 }

@@ -1,7 +1,7 @@
 /* The panel as a picture: the tokens, what may come next, and every head on the selected token. */
 
 import {svgPen, textWidth} from '../base/pen.js';
-import {svgDocument, themeColours} from '../base/svg.js';
+import {svgPicture, themeColours} from '../base/svg.js';
 import {clipToken, fitToken, isRightToLeft, visibleToken} from '../base/text.js';
 import {percent} from '../base/words.js';
 import {arcSizes, drawHeadArcs, strongestWord} from './arcs.js';
@@ -61,8 +61,6 @@ function drawArcGrid(pen, {attention, title}, query, y, colours) {
 export function writeSvg({result, next, mask}, arcs, queryOf, data) {
   const colours = themeColours(), pen = svgPen(), {edge, text, bars} = writeSvgSizes, sides = result ? result.sides : [];
   let y = 76;
-  pen.label(edge, 38, 'Write a text', {size: 20, weight: 600, fill: colours.ink});
-  pen.label(edge, 58, data.title, {size: 13, fill: colours.soft});
   const top = y;
   sides.forEach((side, n) => {
     const lines = tokenLines(side.words, text), grows = n === sides.length - 1, at = grows ? arcs.length - 1 : 0;
@@ -75,5 +73,5 @@ export function writeSvg({result, next, mask}, arcs, queryOf, data) {
   arcs.forEach((group, n) => (y = drawArcGrid(pen, group, Math.min(queryOf(n), group.attention.queries - 1), y, colours)));
   const columns = Math.min(8, Math.max(...arcs.map(({attention}) => attention.heads)));
   const width = Math.max(text + bars + 30, columns * writeSvgSizes.cell) + 2 * edge;
-  return svgDocument(width, y + edge, pen.text(), 'Write a text');
+  return svgPicture(width, y + edge, 'Write a text', data.title, [pen.text()]);
 }

@@ -5,10 +5,11 @@
 
 import {headName} from '../attention/data.js';
 import {createTokenText, paintTokens} from '../attention/tokens.js';
-import {copyText, flash, panelFrame} from '../base/controls.js';
+import {copyText, flash} from '../base/controls.js';
 import {announce, element} from '../base/dom.js';
 import {weightScale} from '../base/heatmap.js';
 import {largestOf} from '../base/numbers.js';
+import {createPanel} from '../base/panel.js';
 import {attachTip} from '../base/tip.js';
 import {percent, plural} from '../base/words.js';
 import {createArcs, strongestWord} from './arcs.js';
@@ -54,8 +55,7 @@ function createTextBox(store, writer) {
     if (problem) count.textContent = '';
     else if (tokens) count.textContent = `${tokens.map(({ids}) => plural(ids.length, 'token')).join(' + ')} of ${writer.most.toLocaleString('en')}`;
   };
-  store.on(['text', 'tokens', 'problem'], update);
-  update(store.get());
+  store.follow(['text', 'tokens', 'problem'], update);
   const flush = () => timer && read(); /* what was typed last */
   return {area, read, flush, element: element('div', {class: 'write-box'},
     element('div', {class: 'write-label'}, element('label', {for: 'write-text'}, box), count), area)};
@@ -69,8 +69,7 @@ function createContextNote(store, {live: {context}}) {
     note.hidden = !context || most <= context || Boolean(problem);
     note.textContent = note.hidden ? '' : `The text has ${plural(most, 'token')}, but the model was made for at most ${context.toLocaleString('en')}: what it computes for longer texts may be meaningless.`;
   };
-  store.on(['tokens', 'problem'], update);
-  update(store.get());
+  store.follow(['tokens', 'problem'], update);
   return note;
 }
 
@@ -109,8 +108,7 @@ function createWriteButtons(store, writer, text) {
     copy.disabled = Boolean(problem);
     back.disabled = again.disabled = more.length === 0;
   };
-  store.on(['running', 'problem', 'ended', 'more'], update);
-  update(store.get());
+  store.follow(['running', 'problem', 'ended', 'more'], update);
   return element('div', {class: 'write-buttons', role: 'group', 'aria-label': 'Writing'}, on, step, back, again, copy,
     element('span', {class: 'hint key-hint'}, 'Ctrl+Enter in the text box: one step'));
 }
@@ -234,12 +232,13 @@ export function createWritePanel(store, writer, mapStores, data) {
       '“induction”, are measured on this text and on random tokens that are repeated. Click a head to select it and see ', element('a', {href: '#attention'}, 'its whole map'), '.'),
     writeExplanation(),
   ];
-  return {
+  return createPanel({
     id: 'write',
     title: 'Write a text',
-    element: panelFrame('write', 'Write a text', kind.lead + (writer.maskWord ? maskLead : ''), null, ...body),
+    text: kind.lead + (writer.maskWord ? maskLead : ''),
+    body,
     toSvg: () => writeSvg(store.get(), arcs, queryOf, data),
-  };
+  });
 }
 
 /* For those who have not met attention yet. */

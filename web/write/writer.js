@@ -9,6 +9,7 @@
  * as long as it took the last time and more. While a large model writes, the cache gives tokens faster than maps of the whole text
  * can be computed; these then follow every few tokens, and when the writing pauses. */
 
+import {limit} from '../base/numbers.js';
 import {createContinuation, createReader} from './reader.js';
 
 const writePace = 120; /* milliseconds from one generated token to the next, at least */
@@ -36,7 +37,7 @@ export function createWriter(model, data, store, mapStores) {
       const {result, problem, running} = store.get();
       if (problem || running || !result) return;
       const tokens = result.sides.reduce((sum, {ids}) => sum + ids.length, 0), repeats = Math.round(nameCost / ((64 * times.cost) / tokens));
-      names = reader.names(result.sides, Math.max(4, Math.min(16, repeats)));
+      names = reader.names(result.sides, limit(repeats, 4, 16));
       mapStores.forEach((maps, n) => maps.set({set: {...maps.get().set, words: names[n]}}));
     }, Math.max(namePause, 2 * times.cost));
   }
@@ -120,7 +121,7 @@ export function createWriter(model, data, store, mapStores) {
       return pair ? written(0) : text + written(0).slice(model.text(ids.slice(0, prompt)).length);
     },
     /* How long to wait for a pause in typing, in milliseconds. */
-    patience: () => Math.min(1000, Math.max(60, 3 * times.cost)),
+    patience: () => limit(3 * times.cost, 60, 1000),
   };
 }
 
