@@ -147,7 +147,7 @@ float *page_take(page *p, page_kind kind, int64_t count)
 }
 
 /* The softmax of rows of logits. */
-static void normalize(float *out, const float *logits, int64_t rows, int64_t classes)
+static void softmax_rows(float *out, const float *logits, int64_t rows, int64_t classes)
 {
     for (int64_t r = 0; r < rows; r++, out += classes, logits += classes) {
         double most = -INFINITY, sum = 0;
@@ -159,7 +159,7 @@ static void normalize(float *out, const float *logits, int64_t rows, int64_t cla
 }
 
 /* Means over the rows of an attention's heads (H,4); distances are those of tokens from `first` on. */
-static void average(float *to, const mha_stats *s, int64_t first)
+static void average_statistics(float *to, const mha_stats *s, int64_t first)
 {
     const mha_tensor *from[4] = {&s->entropy, &s->effective, &s->largest, &s->distance};
     int64_t H = s->entropy.size[1], T = s->entropy.size[2];
@@ -192,7 +192,7 @@ typedef struct place {
 } place;
 
 /* The sizes of the maps of an attention; moves `at` behind it. */
-static mha_tensor pass(place *at, const run *r, int64_t n)
+static mha_tensor next_map_shape(place *at, const run *r, int64_t n)
 {
     mha_model_attention a = mha_model_attention_get(r->p->model, n);
     int64_t Tq = r->T[a.decoder], Tk = a.cross ? r->T[0] : Tq;
@@ -202,13 +202,13 @@ static mha_tensor pass(place *at, const run *r, int64_t n)
 }
 
 /* Places for what is wanted of every attention; false if there is no memory. */
-static bool make_room(run *r, int wanted)
+static bool allocate_results(run *r, int wanted)
 {
     page *p = r->p;
     int64_t count = mha_model_attention_count(p->model);
     float *effective = NULL, *divergences = NULL;
     place all = {0}, at = {0};
-    for (int64_t n = 0; n < count; n++) pass(&all, r, n);
+    for (int64_t n = 0; n < count; n++) next_map_shape(&all, r, n);
     float *maps = wanted > 0 ? page_take(p, PAGE_MAPS, all.weights) : NULL;
     if (wanted > 0 && (!maps || !(r->maps = calloc((size_t)count, sizeof *r->maps)))) return false;
     if (wanted > 1) {
@@ -220,7 +220,7 @@ static bool make_room(run *r, int wanted)
     }
     for (int64_t n = 0; n < count; n++) {
         place here = at;
-        mha_tensor map = pass(&at, r, n);
+        mha_tensor map = next_map_shape(&at, r, n);
         int64_t H = map.size[1], Tq = map.size[2];
         if (maps) map.data = maps + here.weights, r->maps[n] = map;
         if (!r->stats) continue;
@@ -236,12 +236,12 @@ static bool make_room(run *r, int wanted)
 }
 
 /* Means of all heads, where statistics were wanted. */
-static void average_all(const run *r)
+static void average_all_heads(const run *r)
 {
     place at = {0};
     for (int64_t n = 0; r->stats && n < mha_model_attention_count(r->p->model); n++) {
-        average(r->means + at.heads * 4, &r->stats[n], r->options.grid_first);
-        pass(&at, r, n);
+        average_statistics(r->means + at.heads * 4, &r->stats[n], r->options.grid_first);
+        next_map_shape(&at, r, n);
     }
 }
 
@@ -256,15 +256,15 @@ static int run_model(run *r, int wanted)
     float *logits = page_take(p, PAGE_LOGITS, rows * m->classes);
     float *shares = page_take(p, PAGE_PROBABILITIES, single ? rows * m->classes : 0);
     float *hidden = page_take(p, PAGE_HIDDEN, (m->blocks + 1) * T * m->width);
-    int failed = !logits || !shares || !hidden || !make_room(r, wanted);
+    int failed = !logits || !shares || !hidden || !allocate_results(r, wanted);
     if (failed) page_fail("not enough memory for the results");
     r->out.logits = m->pooled ? mha_tensor_2d(logits, MHA_FLOAT32, 1, m->classes)
                               : mha_tensor_3d(logits, MHA_FLOAT32, 1, T, m->classes);
     r->out.hidden = mha_tensor_4d(hidden, MHA_FLOAT32, m->blocks + 1, 1, T, m->width);
     r->out.maps = r->maps, r->out.stats = r->stats, r->out.stats_options = &r->options;
     if (!failed) failed = page_check(mha_model_run(page_context, p->model, &r->out, &r->in));
-    if (!failed && single) normalize(shares, logits, rows, m->classes);
-    if (!failed) average_all(r);
+    if (!failed && single) softmax_rows(shares, logits, rows, m->classes);
+    if (!failed) average_all_heads(r);
     free(r->maps), free(r->stats), free(r->memory);
     return failed ? -1 : 0;
 }
@@ -276,7 +276,7 @@ int page_run_inputs(page *p, const mha_model_inputs *in, const int64_t T[2], int
 }
 
 /* An image of bytes as the model reads it, to be freed; NULL, and a message, if there is no memory. */
-static float *load(const page *p, const unsigned char *pixels)
+static float *image_as_floats(const page *p, const unsigned char *pixels)
 {
     int64_t count = p->about.rows * p->about.columns;
     float *image = malloc((size_t)(count + 1) * sizeof *image);
@@ -292,7 +292,7 @@ static mha_model_inputs inputs_of(const page *p, const float *image)
 
 PAGE_API(page_run) int page_run(page *p, const unsigned char *pixels, int wanted)
 {
-    float *image = load(p, pixels);
+    float *image = image_as_floats(p, pixels);
     if (!image) return -1;
     mha_model_inputs in = inputs_of(p, image);
     int failed = page_run_inputs(p, &in, (const int64_t[]){p->about.tokens, p->about.tokens}, wanted);
@@ -302,7 +302,7 @@ PAGE_API(page_run) int page_run(page *p, const unsigned char *pixels, int wanted
 
 PAGE_API(page_inside_image) int page_inside_image(page *p, int block, const unsigned char *pixels)
 {
-    float *image = load(p, pixels);
+    float *image = image_as_floats(p, pixels);
     if (!image) return -1;
     mha_model_inputs in = inputs_of(p, image);
     int failed = page_inside(p, block, &in, (const int64_t[]){p->about.tokens, p->about.tokens});
@@ -314,7 +314,7 @@ PAGE_API(page_contributions) int page_contributions(page *p, const unsigned char
 {
     const mha_model_info *m = &p->about;
     int64_t parts = m->heads + m->blocks + 2;
-    float *out = page_take(p, PAGE_CONTRIBUTIONS, parts * m->classes), *image = load(p, pixels);
+    float *out = page_take(p, PAGE_CONTRIBUTIONS, parts * m->classes), *image = image_as_floats(p, pixels);
     mha_model_inputs in = inputs_of(p, image);
     int failed = !out || !image
                      ? -1

@@ -36,7 +36,7 @@ static int set_option(void *options, const char *key, const char *value)
 }
 
 /* What the settings do not give is as `mha generate --sample` has it. */
-static int take_settings(mha_generation_options *o, const char *settings)
+static int parse_settings(mha_generation_options *o, const char *settings)
 {
     *o = (mha_generation_options)MHA_GENERATION_DEFAULTS;
     o->method = MHA_GENERATE_SAMPLE;
@@ -61,7 +61,7 @@ PAGE_API(page_next) int page_next(page *p, int row, const char *settings)
     const float *logits = page_numbers(p, PAGE_LOGITS);
     if (!logits || !m->head || m->pooled) return page_fail("the model does not predict tokens");
     float *out = page_take(p, PAGE_NEXT, (int64_t)2 * PAGE_NEXT_MOST);
-    if (!out || take_settings(&o, settings) ||
+    if (!out || parse_settings(&o, settings) ||
         page_check(mha_generation_candidates(page_context, p->model, best, PAGE_NEXT_MOST, &count,
                                              logits + row * m->classes, m->causal ? &before : NULL, &o)))
         return -1;
@@ -87,7 +87,7 @@ int page_generate(page *p, const int32_t *ids, int count, const int32_t *target,
     mha_generation_inputs in = {.count = 1, .tokens = ids, .starts = starts};
     if (target_count) in.decoder_tokens = target, in.decoder_starts = target_starts;
     page_generate_end(p);
-    if (page_start_writing(p) || take_settings(&o, settings)) return -1;
+    if (page_start_writing(p) || parse_settings(&o, settings)) return -1;
     return page_check(mha_generation_create(page_context, &p->writing->generation, p->model, &in, &o));
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* A_b (T,T) from the maps (H,T,T) of a block. */
-static void mix(float *step, const float *maps, const unsigned char *off, int64_t H, int64_t T)
+static void average_heads(float *step, const float *maps, const unsigned char *off, int64_t H, int64_t T)
 {
     int64_t on = 0;
     memset(step, 0, (size_t)(T * T) * sizeof *step);
@@ -30,7 +30,7 @@ PAGE_API(page_rollout) int page_rollout(page *p, const float *maps, int tokens, 
     if (!out) return -1;
     for (int64_t b = 0; b < L; b++) {
         int64_t H = mha_model_attention_get(p->model, b).heads;
-        mix(b ? step : out, maps + first * size, off + first, H, T);
+        average_heads(b ? step : out, maps + first * size, off + first, H, T);
         first += H;
         if (b && page_check(mha_matmul(page_context, mha_tensor_2d(out + b * size, MHA_FLOAT32, T, T),
                                        mha_tensor_2d(step, MHA_FLOAT32, T, T),

@@ -63,7 +63,7 @@ static mha_model_inputs inputs_of(const int32_t *ids, int count, const int32_t *
 }
 
 /* Keeps what a run of tokens reads, for page_next. */
-static int keep(page *p, int stack, const int32_t *ids, int count)
+static int keep_inputs(page *p, int stack, const int32_t *ids, int count)
 {
     if (page_start_writing(p) || check_tokens(p, stack, count)) return -1;
     int32_t *copy = malloc((size_t)count * sizeof *copy);
@@ -77,7 +77,7 @@ static int keep(page *p, int stack, const int32_t *ids, int count)
 
 PAGE_API(page_run_tokens) int page_run_tokens(page *p, const int32_t *ids, int count, int wanted)
 {
-    if (check_pair(p, false) || keep(p, 0, ids, count)) return -1;
+    if (check_pair(p, false) || keep_inputs(p, 0, ids, count)) return -1;
     mha_model_inputs in = inputs_of(ids, count, NULL, 0);
     return page_run_inputs(p, &in, (const int64_t[]){count, count}, wanted);
 }
@@ -85,7 +85,7 @@ PAGE_API(page_run_tokens) int page_run_tokens(page *p, const int32_t *ids, int c
 PAGE_API(page_run_pair)
 int page_run_pair(page *p, const int32_t *ids, int count, const int32_t *target, int target_count, int wanted)
 {
-    if (check_pair(p, true) || keep(p, 0, ids, count) || keep(p, 1, target, target_count)) return -1;
+    if (check_pair(p, true) || keep_inputs(p, 0, ids, count) || keep_inputs(p, 1, target, target_count)) return -1;
     mha_model_inputs in = inputs_of(ids, count, target, target_count);
     return page_run_inputs(p, &in, (const int64_t[]){count, target_count}, wanted);
 }
