@@ -3,7 +3,7 @@ import {readFileSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import {pathToFileURL} from 'node:url';
 import {chromium} from 'playwright-core';
-import {expect} from './harness.mjs';
+import {atEnd, expect} from './harness.mjs';
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
@@ -16,10 +16,11 @@ export async function startBrowser(executablePath) {
 }
 
 /* {page, problems, requests, close()}: problems are errors and warnings of the console; requests those that left the
- * page. `path`: a file or an address. options: width, height, dark, still (less motion), touch, before (a function that runs
- * in the page first), allow (permissions). */
+ * page. A page that a test opens is closed at the end of the test, and must have neither problems nor requests, unless it is `unchecked`.
+ * `path`: a file or an address. options: width, height, dark, still (less motion), touch, before (a function that runs in the
+ * page first), allow (permissions), unchecked. */
 export async function openPage(browser, path, options = {}) {
-  const {width = 1200, height = 900, dark = false, still = false, touch = false, before = null, allow = [], hash = ''} = options;
+  const {width = 1200, height = 900, dark = false, still = false, touch = false, before = null, allow = [], hash = '', unchecked = false} = options;
   const context = await browser.newContext({
     viewport: {width, height},
     colorScheme: dark ? 'dark' : 'light',
@@ -36,7 +37,12 @@ export async function openPage(browser, path, options = {}) {
   });
   page.on('pageerror', (error) => problems.push(error.message));
   page.on('request', (request) => {
-    if (request.url().split('#')[0] !== address && !/^(data|blob):/.test(request.url())) requests.push(request.url());
+    if (request.url().split('#')[0] !== address.split('#')[0] && !/^(data|blob):/.test(request.url())) requests.push(request.url());
+  });
+  atEnd(async () => {
+    expect(unchecked || problems.length === 0, problems.join('; '));
+    expect(unchecked || requests.length === 0, requests.join(', '));
+    await context.close();
   });
   await page.goto(address + hash);
   await page.waitForFunction(() => window.mhaView);

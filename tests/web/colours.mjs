@@ -76,12 +76,11 @@ async function weightsHaveTheirPlaces(page) {
 
 export async function testColours(browser, folder) {
   await test('uniform_heads_are_pale', async () => {
-    const {page, close} = await openPage(browser, join(folder, 'uniform.html'), {before: watchPlaces});
+    const {page} = await openPage(browser, join(folder, 'uniform.html'), {before: watchPlaces, unchecked: true});
     await uniformIsPale(page, {'#grid-body canvas': 1, '#wall canvas': 0.4, '#large-map': 0.4}, '1/50');
-    await close();
   });
   await test('uniform_weights_are_pale', async () => {
-    const {page, close} = await openPage(browser, join(folder, 'same.html'), {before: watchPlaces});
+    const {page} = await openPage(browser, join(folder, 'same.html'), {before: watchPlaces, unchecked: true});
     await uniformIsPale(page, {'#heads canvas': 1, '#attention-map': 0.1}, '1/9');
     const grounds = await page.evaluate(() => [...document.querySelectorAll('#token-keys .token')].map((token) => token.style.background));
     const [first] = await page.evaluate(() => {
@@ -89,11 +88,9 @@ export async function testColours(browser, folder) {
       return [`rgb(${r}, ${g}, ${b})`];
     });
     expect(grounds.length === uniform.keys && grounds.every((ground) => ground === first), `tokens on ${grounds}`);
-    await close();
   });
   await test('weights_have_their_places_on_the_scale', async () => {
-    const {page, close} = await openPage(browser, join(folder, 'main.html'), {before: watchPlaces});
+    const {page} = await openPage(browser, join(folder, 'main.html'), {before: watchPlaces, unchecked: true});
     await weightsHaveTheirPlaces(page);
-    await close();
   });
 }

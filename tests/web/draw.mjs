@@ -149,7 +149,7 @@ async function nothingIsDrawn(page) {
   expect((await drawn(page)) === null, 'there is a drawing');
   expect(await page.isVisible('#draw-hint'), 'no hint');
   expect(await page.isDisabled('#draw-undo') && await page.isDisabled('#draw-clear'), 'there is something to undo');
-  expect((await page.evaluate(() => window.mhaView.panels.find(({id}) => id === 'draw').drawing.text())) === null, 'there is a state');
+  expect((await page.evaluate(() => window.mhaView.drawing.text())) === null, 'there is a state');
   expect((await page.locator('#images .thumb', {hasText: 'drawing'}).count()) === 0, 'there is a thumbnail');
 }
 
@@ -209,7 +209,7 @@ async function nothingShown(page) {
 }
 
 async function drawsByFingerAndPen(browser, path) {
-  const {page, problems, close} = await openPage(browser, path, {width: 390, height: 844, touch: true});
+  const {page} = await openPage(browser, path, {width: 390, height: 844, touch: true});
   const top = async () => Math.round((await page.locator('#sheet').boundingBox()).y);
   await page.locator('#sheet').scrollIntoViewIfNeeded();
   const before = await top(), places = await drawByFinger(page, seven);
@@ -224,8 +224,6 @@ async function drawsByFingerAndPen(browser, path) {
   await drawByPen(page, seven, 0.9);
   const firm = await drawn(page);
   expect(light && firm && ink(firm.bytes) > 1.2 * ink(light.bytes), 'pressing the pen makes no difference');
-  expect(problems.length === 0, problems.join('; '));
-  await close();
 }
 
 async function undoesAndErases(page) {
@@ -296,25 +294,24 @@ async function noticesBadInput(page, folder) {
 }
 
 async function keepsItsState(browser, path, folder) {
-  const {page, close} = await openPage(browser, path);
-  const state = () => page.evaluate(() => window.mhaView.panels.find(({id}) => id === 'draw').drawing.text());
+  const {page} = await openPage(browser, path);
+  const state = () => page.evaluate(() => window.mhaView.drawing.text());
   await drawByMouse(page, crossed);
   const first = await drawn(page), text = await state();
   expect(/^s[\w-]+$/.test(text) && text.length < 2200, `${text.length} letters: ${text.slice(0, 30)}`);
   await page.setInputFiles('#draw-file', join(folder, 'one.png'));
-  await page.waitForFunction(() => window.mhaView.panels.find(({id}) => id === 'draw').drawing.text().startsWith('i'));
+  await page.waitForFunction(() => window.mhaView.drawing.text().startsWith('i'));
   const second = await drawn(page), other = await state();
   await drawByMouse(page, crossed);
   const early = await page.evaluate(() => { /* before the frame that shows it */
     document.getElementById('draw-undo').click();
-    const words = window.mhaView.panels.find(({id}) => id === 'draw').drawing.text(), {data, store} = window.mhaView;
+    const words = window.mhaView.drawing.text(), {data, store} = window.mhaView;
     return {words, bytes: Array.from(data.images[store.get().image].bytes)};
   });
   await frames(page, 3);
   expect(early.words === (await state()) && farthest(early.bytes, (await drawn(page)).bytes) === 0, 'the text is ahead of the drawing');
-  await close();
   const again = await openPage(browser, path), put = (words) => again.page.evaluate((all) =>
-    window.mhaView.panels.find(({id}) => id === 'draw').drawing.restore(all), words);
+    window.mhaView.drawing.restore(all), words);
   for (const [words, want] of [[text, first], [other, second]]) {
     expect(await put(words), 'it was refused');
     const got = await drawn(again.page);
@@ -324,13 +321,11 @@ async function keepsItsState(browser, path, folder) {
   for (const wrong of ['', 's', 'x' + text.slice(1), 's' + text.slice(2, -1), 's!!', other.slice(0, -9), null, 7, 'sAAAA', 'i<b>']) {
     expect(!(await put(wrong)), `${wrong} was taken`);
   }
-  expect(again.problems.length === 0, again.problems.join('; '));
-  await again.close();
 }
 
 /* Processor time of the page's thread for each frame of a stroke, which does not depend on what else the machine does. */
 async function followsThePen(browser, path) {
-  const {page, close} = await openPage(browser, path), devices = await page.context().newCDPSession(page);
+  const {page} = await openPage(browser, path), devices = await page.context().newCDPSession(page);
   await devices.send('Performance.enable', {timeDomain: 'threadTicks'});
   const spent = async () => {
     const {metrics} = await devices.send('Performance.getMetrics');
@@ -350,18 +345,15 @@ async function followsThePen(browser, path) {
   note(`while drawing, ${each.toFixed(1)} ms of processor time for each of ${changes} frames`);
   expect(changes >= 20, `${changes} frames of 100 moves`);
   expect(each < 66, `${each} ms for a frame`); /* twice the time of one: processors of a busy machine are slower */
-  await close();
 }
 
 async function looksWell(browser, folder, name, options, what) {
-  const {page, problems, close} = await openPage(browser, join(folder, `${name}.html`), options);
+  const {page} = await openPage(browser, join(folder, `${name}.html`), options);
   await (options.touch ? drawByFinger : drawByMouse)(page, seven);
   await browsing.visitPanels(page, folder, `drawn-${name}-${what}`);
   await browsing.expectAccessible(page, what);
   await browsing.expectNoSidewaysScroll(page, what);
   await browsing.expectNamedControls(page);
-  expect(problems.length === 0, problems.join('; '));
-  await close();
 }
 
 async function worksByKeyboard(page) {

@@ -102,16 +102,14 @@ export async function testEngine(browser, folder) {
   });
   for (const name of ['main', 'mean_pool_and_rms', 'the_norm_behind']) {
     await test(`steps_and_rollout_of_${name}`, async () => {
-      const {page, close} = await openPage(browser, join(folder, `${name}.html`));
+      const {page} = await openPage(browser, join(folder, `${name}.html`));
       await expectSteps(page);
       await expectRollout(page);
-      await close();
     });
   }
   await test('a_pass_takes_at_most_four_milliseconds', async () => {
-    const {page, close} = await openPage(browser, path);
+    const {page} = await openPage(browser, path);
     await expectQuick(page);
-    await close();
   });
   await test('a_page_that_cannot_run_says_why', async () => {
     const blind = await noticeOf(browser, path, same, () => { WebAssembly.validate = () => false; });

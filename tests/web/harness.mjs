@@ -11,7 +11,7 @@ let passed = 0, failed = 0, skipped = 0;
 
 /* Notes a failure and goes on. Returns whether the condition held. */
 export function expect(held, text) {
-  if (!held) running.getStore().push(text);
+  if (!held) running.getStore().failures.push(text);
   return Boolean(held);
 }
 
@@ -35,14 +35,26 @@ export const complete = !(Number(process.env.MHA_SAMPLE) > 1);
  * may take it away. Without it, as on a desk, the first failure counts. */
 const again = Number(process.env.MHA_AGAIN) || 0;
 
+/* Something to be done at the end of the running test, however it ends. Outside of tests, whoever opens something closes it. */
+export function atEnd(call) {
+  const now = running.getStore();
+  if (now) now.ends.push(call);
+}
+
 async function failuresOf(run) {
-  const failures = [];
-  try {
-    await running.run(failures, run);
-  } catch (error) {
-    const place = /\w+\.mjs:\d+/.exec(String(error.stack).replace(/^.*node_modules.*$/gm, ''));
-    failures.push(`${place || ''} ${String(error.message).split('\n').slice(0, 3).join(' ')}`);
-  }
+  const failures = [], ends = [];
+  await running.run({failures, ends}, async () => {
+    for (let calls = [run]; calls.length; calls = ends.splice(0)) {
+      for (const call of calls) {
+        try {
+          await call();
+        } catch (error) {
+          const place = /\w+\.mjs:\d+/.exec(String(error.stack).replace(/^.*node_modules.*$/gm, ''));
+          failures.push(`${place || ''} ${String(error.message).split('\n').slice(0, 3).join(' ')}`);
+        }
+      }
+    }
+  });
   return failures;
 }
 

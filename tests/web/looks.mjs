@@ -5,14 +5,13 @@ import {complete, test} from './harness.mjs';
 import * as browsing from './browser.mjs';
 
 async function looksWell(browser, folder, name, options, what) {
-  const {page, close} = await browsing.openPage(browser, join(folder, `${name}.html`), options);
+  const {page} = await browsing.openPage(browser, join(folder, `${name}.html`), options);
   await browsing.visitPanels(page, folder, `${name}-${what}`);
   await browsing.expectAccessible(page, what);
   await browsing.expectNoSidewaysScroll(page, what);
   await browsing.expectWholeCaptions(page, what);
   await browsing.expectHeadingsInOrder(page);
   await browsing.expectNamedControls(page);
-  await close();
 }
 
 const ways = {

@@ -79,15 +79,13 @@ async function expectLabels(page, mha) {
 
 export async function testStatistics(browser, mha, folder) {
   await test('the_survey_of_the_page_is_that_of_the_library', async () => {
-    const {page, close} = await openPage(browser, join(folder, 'surveyed.html'));
+    const {page} = await openPage(browser, join(folder, 'surveyed.html'));
     await expectSurvey(page, mha);
     const orders = await page.textContent('#grid select');
     expect(!/importance/i.test(orders) && /effect on the loss/.test(orders), `another number is called importance: ${orders}`);
-    await close();
   });
   await test('labels_have_the_numbers_of_the_library', async () => {
-    const {page, close} = await openPage(browser, join(folder, 'main.html'));
+    const {page} = await openPage(browser, join(folder, 'main.html'));
     await expectLabels(page, mha);
-    await close();
   });
 }

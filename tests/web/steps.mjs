@@ -210,7 +210,7 @@ async function framesAreShort(page) {
 
 /* The formulas of the first and the last step give the numbers that are shown: rows from pixels, probabilities from the row that is read. */
 async function formulasHold(browser, path) {
-  const {page, close} = await openPage(browser, path);
+  const {page} = await openPage(browser, path);
   const far = await page.evaluate(() => {
     const {model, store, walk} = window.mhaView, {config, tokens: T, first, part} = model, M = config.width, {matrices, run, finalRow} = walk.facts();
     const product = (row, weight, columns) => Array.from({length: columns}, (_, c) => row.reduce((sum, x, i) => sum + x * weight[i * columns + c], 0));
@@ -235,12 +235,11 @@ async function formulasHold(browser, path) {
   const [rows, answer] = [await formula(2), await formula(Number(await page.getAttribute('#steps-slider', 'max')))];
   expect(/cls.*pixels\u2032.*WE.*bE.*positions.*pixels.*\u2212.*\u00f7/.test(rows), rows);
   expect(/softmax\(LayerNorm\(clsrowofY.*WC.*bC/.test(answer), answer);
-  await close();
 }
 
 /* The maps of each block have a scale of their own, and scores have a legend beside that of weights. */
 async function scalesAreTheirOwn(browser, path) {
-  const {page, close} = await openPage(browser, path, {still: true});
+  const {page} = await openPage(browser, path, {still: true});
   const darkest = await page.evaluate(() => {
     const {walk: {facts: make}, model} = window.mhaView, {walk} = make();
     return model.blocks.map(({heads}, b) => Math.min(...Array.from({length: heads}, (_, h) => {
@@ -257,12 +256,11 @@ async function scalesAreTheirOwn(browser, path) {
     const shown = await page.locator('.step-weights:not([hidden]) > p').allTextContents();
     expect(shown.join() === wanted, `step ${step}: ${shown}`);
   }
-  await close();
 }
 
 /* A number has the width that its row needs, not more. */
 async function cellsFitNumbers(browser, path) {
-  const {page, close} = await openPage(browser, path, {still: true});
+  const {page} = await openPage(browser, path, {still: true});
   await page.locator('#steps').scrollIntoViewIfNeeded();
   for (const [width, step] of [[1280, 2], [390, 2], [1280, 6]]) {
     await page.setViewportSize({width, height: 900});
@@ -271,16 +269,13 @@ async function cellsFitNumbers(browser, path) {
       .filter((cell) => cell.scrollWidth > cell.clientWidth || cell.clientWidth > 80).map((cell) => cell.textContent)));
     expect(bad.length === 0, `${width} pixels, step ${step}: ${bad.length} cells are too narrow or too wide, such as ${bad[0]}`);
   }
-  await close();
 }
 
 export async function withStage(browser, path, run) {
-  const {page, problems, close} = await openPage(browser, path, {before: watchStage});
+  const {page} = await openPage(browser, path, {before: watchStage});
   await page.locator('#steps').scrollIntoViewIfNeeded();
   await page.waitForFunction(() => /^1 of /.test(document.getElementById('step-title').textContent));
   await run(page);
-  expect(problems.length === 0, problems.join('; '));
-  await close();
 }
 
 export async function testSteps(browser, folder) {
