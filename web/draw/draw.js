@@ -15,20 +15,20 @@ import {announce, element} from '../base/dom.js';
 import {bestOf, remember, splitNumbers} from '../base/numbers.js';
 import {createPanel} from '../base/panel.js';
 import {svgPicture, themeColours} from '../base/svg.js';
-import {percent} from '../base/words.js';
-import {answerWords, createColumns, createLiveMaps} from './maps.js';
+import {createLiveMaps} from './maps.js';
+import {answerWords, createDrawParts} from './parts.js';
 import {attachFiles, imageAmong, readPicture} from './pictures.js';
 import {createSheet} from './sheet.js';
 import {bytesToText, strokesFromBytes, strokesToBytes, textToBytes} from './strokes.js';
 import {createDrawingThumb} from './thumb.js';
 import {lookRow, lookScale} from '../heads/look.js';
 import {runModel} from '../vit/model.js';
-import {drawPicture, mapHeight, mapSvg, outlinePath, pictureSvg} from '../vit/picture.js';
+import {mapHeight, mapSvg, outlinePath, pictureSvg} from '../vit/picture.js';
 
 const PEN_RESTS = 250; /* milliseconds without a change, after which all panels follow */
 
 export function createDrawPanel(store, model, data) {
-  const parts = createDrawParts(model), place = data.images.length, thumb = createDrawingThumb(store, model, place);
+  const place = data.images.length, thumb = createDrawingThumb(store, model, place), live = createLiveMaps(model);
   const view = {before: store.get().image, version: 0, frame: 0, timer: 0, rest: 0, rested: 0, passing: false, shown: null};
   const sheet = createSheet(() => {
     if (!view.frame) view.frame = requestAnimationFrame(refresh);
@@ -36,31 +36,29 @@ export function createDrawPanel(store, model, data) {
     view.rested = setTimeout(() => store.set({penDown: sheet.busy()}), PEN_RESTS);
     if (sheet.busy() && !store.get().penDown) store.set({penDown: true});
   });
+  const tools = createDrawTools(sheet, take), parts = createDrawParts(sheet, model.config, {tools, maps: live.element,
+    hint: 'Draw a digit to see the prediction and what each head attends to while you draw.', wanted: 'Draw a digit or choose a picture.'});
   const isSelected = () => data.images.length > place && store.get().image === place;
-
-  function notice(words) {
-    parts.notice.textContent = words;
-    parts.notice.hidden = !words;
-  }
 
   function refresh() {
     cancelAnimationFrame(view.frame);
     view.frame = 0;
     const {base} = sheet.shown(), kept = base && base.kind === 'image';
     const fitted = sheet.isEmpty() ? null : kept ? {bytes: base.bytes, doubt: ''} : fitDrawing(model, sheet.pixels());
-    parts.update(sheet);
+    parts.update();
     if (!fitted || fitted.blank) {
-      notice(fitted && base ? `${base.name} is blank.` : '');
+      parts.notice(fitted && base ? `${base.name} is blank.` : '');
       return forget();
     }
-    notice(fitted.doubt ? `This may not be a digit: ${fitted.doubt}.` : '');
+    parts.notice(fitted.doubt ? `This may not be a digit: ${fitted.doubt}.` : '');
     const image = drawnImage(model, base ? base.name : 'your drawing', fitted.bytes);
     show(image, passOn(image) ? store.get().result : runModel(model, image.bytes, store.get().gates));
   }
 
   function show(image, result) {
     view.shown = {image, result};
-    parts.show({...store.get(), result}, image);
+    parts.show(image.bytes, result.probabilities);
+    live.update({...store.get(), result}, image);
     thumb.update(image, bestOf(result.probabilities));
     if (!sheet.busy()) announce(`Predicted ${answerWords(result.probabilities)}`);
   }
@@ -86,7 +84,7 @@ export function createDrawPanel(store, model, data) {
   function forget() {
     clearTimeout(view.timer);
     view.shown = null;
-    parts.show(null, null);
+    parts.show(null);
     thumb.update(null);
     if (data.images.length === place) return;
     if (isSelected()) store.set({image: view.before});
@@ -97,7 +95,7 @@ export function createDrawPanel(store, model, data) {
   /* A frame that is still due would take the notice away. */
   function refuse(words) {
     if (view.frame) refresh();
-    notice(words);
+    parts.notice(words);
   }
 
   async function take(files) {
@@ -133,7 +131,7 @@ export function createDrawPanel(store, model, data) {
       },
     },
   });
-  parts.connect(sheet, take);
+  parts.clear.addEventListener('click', tools.pickPen);
   attachFiles((files) => {
     panel.element.scrollIntoView({block: 'nearest'});
     take(files);
@@ -143,8 +141,6 @@ export function createDrawPanel(store, model, data) {
   store.on(['result', 'token', 'scale', 'theme'], (state) => {
     if (!view.passing && view.shown && isSelected()) show(view.shown.image, state.result);
   });
-  parts.update(sheet);
-  parts.show(null, null);
   return panel;
 }
 
@@ -197,69 +193,21 @@ function drawingItems(text, model) {
   return [{kind: 'image', name: 'your drawing', bytes, rows, columns}];
 }
 
-/* ---- Parts ------------------------------------------------------------------------------------------------------- */
+/* ---- Tools ------------------------------------------------------------------------------------------------------- */
 
-/* The elements of the panel. `connect` wires the buttons; `update` follows the sheet; `show` draws a result, or the hint. */
-function createDrawParts(model) {
-  const button = (id, words, more = {}) => element('button', {type: 'button', id, ...more}, words);
-  const pen = button('draw-pen', 'Pen', {'aria-pressed': true}), eraser = button('draw-eraser', 'Eraser', {'aria-pressed': false});
-  const undo = button('draw-undo', 'Undo'), clear = button('draw-clear', 'Clear');
-  const file = element('input', {type: 'file', id: 'draw-file', accept: 'image/*', 'aria-label': 'Choose a picture of a digit'});
-  const here = element('span', {class: 'sheet-hint', 'aria-hidden': true}, 'Draw a digit here');
-  const frame = element('div', {class: 'sheet-frame'}, here);
-  const noticeLine = element('p', {class: 'notice', id: 'draw-notice', role: 'status', hidden: true});
-  const seen = element('canvas', {class: 'map seen', 'aria-hidden': true});
-  const answer = element('p', {class: 'answer', id: 'draw-answer'});
-  const hint = element('p', {class: 'hint', id: 'draw-hint'}, 'Draw a digit to see the prediction and what each head attends to ' +
-    'while you draw.');
-  const columns = createColumns(model), live = createLiveMaps(model);
-  const out = element('div', {class: 'draw-out'},
-    element('div', {class: 'draw-answer'},
-      element('figure', {class: 'seen-figure'}, seen, element('figcaption', null, 'What the model sees')), answer,
-      columns.element), live.element);
-  const side = element('div', {class: 'draw-side'}, frame,
-    element('div', {class: 'draw-tools', role: 'group', 'aria-label': 'Drawing'}, pen, eraser, undo, clear,
-      element('label', {class: 'file-button'}, file, element('span', null, 'Choose a picture'))), noticeLine);
-  return {
-    element: element('div', {class: 'draw'}, side, hint, out), frame, notice: noticeLine,
-    connect(sheet, take) {
-      const choose = (tool) => {
-        sheet.tool(tool);
-        pen.setAttribute('aria-pressed', String(tool === 'pen'));
-        eraser.setAttribute('aria-pressed', String(tool === 'eraser'));
-      };
-      frame.prepend(sheet.canvas);
-      pen.addEventListener('click', () => choose('pen'));
-      eraser.addEventListener('click', () => choose('eraser'));
-      undo.addEventListener('click', () => sheet.undo());
-      clear.addEventListener('click', () => {
-        sheet.clear();
-        choose('pen');
-      });
-      file.addEventListener('change', () => {
-        if (file.files.length) take(file.files);
-        file.value = ''; /* so that the same file can be chosen again */
-      });
-    },
-    update(sheet) {
-      const empty = sheet.isEmpty();
-      here.hidden = !empty;
-      undo.disabled = !sheet.canUndo();
-      clear.disabled = empty;
-    },
-    show(state, image) {
-      hint.hidden = Boolean(image);
-      out.hidden = !image;
-      this.frame.firstChild.setAttribute('aria-label', image ? `The drawing: ${answerWords(state.result.probabilities)}`
-        : 'The drawing area is empty. Draw a digit or choose a picture.');
-      if (!image) return;
-      const best = bestOf(state.result.probabilities);
-      drawPicture(seen, image.bytes, model.config.rows, model.config.columns);
-      answer.replaceChildren(element('b', null, String(best)), ` ${percent(state.result.probabilities[best])}`);
-      columns.update(state.result.probabilities);
-      live.update(state, image);
-    },
+/* Pen and eraser, and pictures: {before, behind} the buttons that undo; pickPen() takes the pen again. */
+function createDrawTools(sheet, take) {
+  const tools = ['Pen', 'Eraser'].map((word) => element('button', {type: 'button', id: `draw-${word.toLowerCase()}`, 'aria-pressed': word === 'Pen',
+    onclick: () => pick(word)}, word));
+  const pick = (word) => {
+    sheet.tool(word.toLowerCase());
+    for (const tool of tools) tool.setAttribute('aria-pressed', String(tool.textContent === word));
   };
+  const file = element('input', {type: 'file', id: 'draw-file', accept: 'image/*', 'aria-label': 'Choose a picture of a digit', onchange: () => {
+    if (file.files.length) take(file.files);
+    file.value = ''; /* so that the same file can be chosen again */
+  }});
+  return {before: tools, behind: element('label', {class: 'file-button'}, file, element('span', null, 'Choose a picture')), pickPen: () => pick('Pen')};
 }
 
 /* ---- Export ------------------------------------------------------------------------------------------------------ */

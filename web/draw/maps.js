@@ -5,9 +5,6 @@
 
 import {element} from '../base/dom.js';
 import {drawHeatmap, weightScale} from '../base/heatmap.js';
-import {bestOf} from '../base/numbers.js';
-import {probabilityWords} from '../base/words.js';
-import {topTwo} from '../heads/contribution.js';
 import {lookRow, lookScale} from '../heads/look.js';
 import {rollOut, rolloutMax, rolloutRow} from '../heads/rollout.js';
 import {tokenName} from '../vit/model.js';
@@ -59,33 +56,4 @@ export function createLiveMaps(model) {
         'how much each patch contributes to the prediction.';
     },
   };
-}
-
-/* ---- Probabilities ----------------------------------------------------------------------------------------------- */
-
-/* A column per class. */
-export function createColumns(model) {
-  const columns = Array.from({length: model.config.classes}, (_, c) => {
-    const bar = element('i'), share = element('span', {class: 'column-share'});
-    return {bar, share, node: element('div', {class: 'column', 'data-class': c},
-      element('span', {class: 'column-bar'}, bar), element('b', null, String(c)), share)};
-  });
-  return {
-    element: element('div', {class: 'columns', 'aria-hidden': true}, columns.map(({node}) => node)),
-    update(probabilities) {
-      const best = bestOf(probabilities);
-      columns.forEach(({bar, share, node}, c) => {
-        const part = Number.isFinite(probabilities[c]) ? probabilities[c] : 0;
-        bar.style.height = 100 * part + '%';
-        share.textContent = `${Math.round(100 * part)}`;
-        node.classList.toggle('best', c === best);
-      });
-    },
-  };
-}
-
-/* "7 (98.2 %), then 1 (1.20 %)". */
-export function answerWords(probabilities) {
-  const [best, second] = topTwo(probabilities);
-  return `${best} (${probabilityWords(probabilities[best])}), then ${second} (${probabilityWords(probabilities[second])})`;
 }
