@@ -32,7 +32,8 @@ const nn_safetensors_tensor *nn_find_name(const nn_find *in, const char *name)
     return t;
 }
 
-const nn_safetensors_tensor *nn_find_part(const nn_find *in, nn_part_kind kind, bool decoder)
+/* The first tensor that has a name of such a part, of the head or of the family; NULL: none. */
+static const nn_safetensors_tensor *find_part(const nn_find *in, nn_part_kind kind, bool decoder)
 {
     const nn_safetensors_tensor *found = NULL;
     for (int n = -1; n < NN_FAMILY_LISTS && !found; n++) {
@@ -47,8 +48,7 @@ bool nn_find_tied(const nn_find *in, const nn_description *d)
 {
     bool decoder = d->decoder.blocks.depth > 0;
     if (!d->output.classes || (!d->output.tied && !(in->family->own_head && in->head))) return false;
-    const nn_safetensors_tensor *own = nn_find_part(in, NN_OUTPUT, decoder),
-                                *tokens = nn_find_part(in, NN_TOKENS, decoder);
+    const nn_safetensors_tensor *own = find_part(in, NN_OUTPUT, decoder), *tokens = find_part(in, NN_TOKENS, decoder);
     if (!own || !tokens || own->data == tokens->data) return true;
     return own->dtype == tokens->dtype && own->count == tokens->count &&
            memcmp(own->data, tokens->data, (size_t)(own->end - own->begin)) == 0;

@@ -17,9 +17,6 @@ nn_find nn_find_in(const nn_shards *shards, const nn_family *family, const nn_he
 /* The tensor of a name, with the family's prefix or without it, or NULL. */
 const nn_safetensors_tensor *nn_find_name(const nn_find *in, const char *name);
 
-/* The first tensor that has a name of such a part, of the head or of the family; NULL: none. */
-const nn_safetensors_tensor *nn_find_part(const nn_find *in, nn_part_kind kind, bool decoder);
-
 /* Whether the output's product is the table of tokens. As `transformers` does: a head is tied if config.json says so and the
  * file has no other numbers for it. */
 bool nn_find_tied(const nn_find *in, const nn_description *d);

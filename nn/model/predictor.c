@@ -32,7 +32,6 @@ void nn_predictor_free(nn_predictor *p)
     free(p);
 }
 
-void nn_predictor_changed(nn_predictor *p) { nn_workers_changed(p->workers); }
 const char *nn_predictor_error(const nn_predictor *p) { return p->workers->error; }
 
 typedef struct reading {

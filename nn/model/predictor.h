@@ -18,9 +18,6 @@ nn_predictor *nn_predictor_create(mha_context *ctx, const nn_description *d, flo
                                   char *error, size_t error_size);
 void nn_predictor_free(nn_predictor *p); /* NULL is legal */
 
-/* The parameters have changed since the last call. */
-void nn_predictor_changed(nn_predictor *p);
-
 /* logits (count,classes), or (count,T,classes) without a pool, of the examples from `first` on. `ctx` as in create. False on error, which nn_predictor_error
  * tells; logits that are not finite are one: sums of finite parameters have overflowed. */
 bool nn_predictor_run(nn_predictor *p, mha_context *ctx, float *logits, const nn_examples *e, int64_t first,

@@ -103,7 +103,9 @@ static void offer(const nn_word_model *m, nn_flow *f, uint32_t at, bool first)
     else if (merge) nn_queue_push(f, (nn_candidate){merge->order, at});
 }
 
-void nn_bpe_merge(const nn_word_model *m, nn_flow *f, size_t start)
+/* Merges the flow's symbols, from the pair with the smallest order on, and appends the tokens. `start` is where the word
+ * begins in the text. */
+static void merge_symbols(const nn_word_model *m, nn_flow *f, size_t start)
 {
     nn_candidate top;
     nn_queue_clear(f);
@@ -201,7 +203,7 @@ static void whole_word(const nn_word_model *m, nn_flow *f, size_t start, size_t 
         else character(m, f, start, at, n, at + n == end, &u);
     }
     flush(m, f, &u);
-    nn_bpe_merge(m, f, start);
+    merge_symbols(m, f, start);
 }
 
 void nn_bpe_words(const nn_word_model *m, nn_flow *f, size_t start, size_t end)

@@ -13,7 +13,6 @@
 
 #ifndef MHA_HAS_PCRE2
 
-bool nn_expression_available(void) { return false; }
 void nn_expression_unicode(char out[NN_EXPRESSION_UNICODE]) { *out = 0; }
 
 nn_expression *nn_expression_compile(const char *pattern, char *error, size_t error_size)
@@ -47,8 +46,6 @@ struct nn_expression {
     bool repeats; /* it has back references */
     bool resumes; /* a search may be continued behind bytes where no match begins */
 };
-
-bool nn_expression_available(void) { return true; }
 
 void nn_expression_unicode(char out[NN_EXPRESSION_UNICODE])
 {

@@ -16,8 +16,6 @@ typedef struct nn_expression nn_expression;
 nn_expression *nn_expression_compile(const char *pattern, char *error, size_t error_size);
 void nn_expression_free(nn_expression *e);
 
-bool nn_expression_available(void);
-
 /* The version of Unicode whose classes expressions have, such as "14.0.0"; "" without PCRE2. */
 enum { NN_EXPRESSION_UNICODE = 32 };
 void nn_expression_unicode(char out[NN_EXPRESSION_UNICODE]);

@@ -108,6 +108,16 @@ void nn_edit_lower(const nn_step *s, nn_flow *f, size_t start, size_t end)
     }
 }
 
+/* The code point that stands for a byte in byte-level BPE: of printable bytes of Latin-1 their own, of the others, in order,
+ * those from U+0100 on. */
+static int32_t byte_code(unsigned char b)
+{
+    if (b <= ' ') return 0x100 + b;
+    if (b < 0x7f) return b;
+    if (b <= 0xa0) return 0x121 + (b - 0x7f);
+    return b == 0xad ? 0x143 : b;
+}
+
 void nn_edit_bytes(const nn_step *s, nn_flow *f, size_t start, size_t end)
 {
     (void)s;
@@ -115,7 +125,7 @@ void nn_edit_bytes(const nn_step *s, nn_flow *f, size_t start, size_t end)
         for (plain = at; plain < end && f->text.bytes[plain] > ' ' && f->text.bytes[plain] < 0x7f; plain++) {}
         nn_flow_copy(f, at, plain);
         at = plain;
-        if (at < end) nn_flow_put_code(f, nn_byte_code((unsigned char)f->text.bytes[at]), at, at);
+        if (at < end) nn_flow_put_code(f, byte_code((unsigned char)f->text.bytes[at]), at, at);
     }
 }
 
@@ -131,15 +141,6 @@ void nn_edit_nmt(const nn_step *s, nn_flow *f, size_t start, size_t end)
         if (space) nn_flow_put(f, " ", 1, at, at + n - 1);
         else nn_flow_copy(f, at, at + n);
     }
-}
-
-/* Printable bytes of Latin-1 stand for themselves; the others, in order, for the characters from U+0100 on. */
-int32_t nn_byte_code(unsigned char b)
-{
-    if (b <= ' ') return 0x100 + b;
-    if (b < 0x7f) return b;
-    if (b <= 0xa0) return 0x121 + (b - 0x7f);
-    return b == 0xad ? 0x143 : b;
 }
 
 int nn_code_byte(int32_t c)

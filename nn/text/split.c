@@ -15,8 +15,9 @@ void nn_pattern_free(nn_pattern *p)
     *p = (nn_pattern){0};
 }
 
-int nn_pattern_find(const nn_pattern *p, nn_matcher *m, const char *text, size_t size, size_t from, size_t *start,
-                    size_t *end)
+/* The next match in a text from `from` on. Returns 1, 0 for none or -1 as nn_expression_find. */
+static int find_match(const nn_pattern *p, nn_matcher *m, const char *text, size_t size, size_t from, size_t *start,
+                      size_t *end)
 {
     if (p->expression) return nn_expression_find(p->expression, m, text, size, from, start, end);
     for (size_t at = from; at + p->size <= size; at++) {
@@ -38,7 +39,7 @@ bool nn_pattern_all(const nn_pattern *p, nn_matcher *m, const char *text, size_t
 {
     size_t from = 0, done = 0, last = SIZE_MAX, start, end;
     while (size && from <= size) {
-        int found = nn_pattern_find(p, m, text, size, from, &start, &end);
+        int found = find_match(p, m, text, size, from, &start, &end);
         if (found < 0) return false;
         if (!found) break;
         if (start == end && end == last) {

@@ -16,10 +16,6 @@ typedef struct nn_pattern {
 } nn_pattern;
 void nn_pattern_free(nn_pattern *p);
 
-/* The next match in a text from `from` on. Returns 1, 0 for none or -1 as nn_expression_find. */
-int nn_pattern_find(const nn_pattern *p, nn_matcher *m, const char *text, size_t size, size_t from, size_t *start,
-                    size_t *end);
-
 /* Calls `each` for the matches and for what lies between them, in order; all of them cover the text. As Oniguruma's
  * iterator does, an empty match right behind another match is left out. False as nn_expression_find. */
 typedef void nn_pattern_each(void *user, size_t start, size_t end, bool match);
@@ -85,8 +81,7 @@ nn_cut nn_cut_class; /* every character of the class is a match */
 nn_cut nn_cut_words; /* runs of word characters, and of others that are not white space */
 nn_cut nn_cut_length;
 
-/* The code point that stands for a byte in byte-level BPE, and the other way round: -1 for none. */
-int32_t nn_byte_code(unsigned char byte);
+/* The byte that a code point stands for in byte-level BPE; -1 for none. */
 int nn_code_byte(int32_t code);
 
 #endif

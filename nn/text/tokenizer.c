@@ -49,6 +49,13 @@ void nn_tokenizer_free(nn_tokenizer *t)
     free(t);
 }
 
+/* The normalizer applied to a text: the result is the flow's text. */
+static void normalize(const nn_tokenizer *t, nn_flow *f, const char *text, size_t size)
+{
+    nn_flow_begin(f, text, size, t->normalizer.track);
+    nn_steps_run(&t->normalizer, f);
+}
+
 /* The text of an added token after normalization. */
 static bool normalize_added(nn_tokenizer *t)
 {
@@ -58,7 +65,7 @@ static bool normalize_added(nn_tokenizer *t)
     for (size_t i = 0; i < t->added.count && done; i++) {
         nn_added_token *a = &t->added.tokens[i];
         if (!a->normalized || !t->normalizer.count) continue;
-        nn_tokenizer_normalize(t, f, a->content, a->content_size);
+        normalize(t, f, a->content, a->content_size);
         size_t size = f->part_count ? f->parts[0].end - f->parts[0].start : 0;
         char *shown = f->failed ? NULL : malloc(size + 1);
         done = shown != NULL;
@@ -114,12 +121,6 @@ void nn_tokenizer_return(nn_tokenizer *t, nn_flow *f)
 }
 
 /* ---- Encoding ---------------------------------------------------------------------------------------------------- */
-
-void nn_tokenizer_normalize(const nn_tokenizer *t, nn_flow *f, const char *text, size_t size)
-{
-    nn_flow_begin(f, text, size, t->normalizer.track);
-    nn_steps_run(&t->normalizer, f);
-}
 
 static void run_model(const nn_tokenizer *t, nn_flow *f, nn_part part)
 {

@@ -50,9 +50,6 @@ void nn_tokenizer_free(nn_tokenizer *t);
 /* After all parts were filled in. False without memory. */
 bool nn_tokenizer_prepare(nn_tokenizer *t);
 
-/* The normalizer applied to a text: the result is the flow's text. */
-void nn_tokenizer_normalize(const nn_tokenizer *t, nn_flow *f, const char *text, size_t size);
-
 /* How a text is encoded. */
 enum {
     NN_ENCODE_LITERAL = 1, /* special tokens that are spelled out are text */

@@ -72,16 +72,6 @@ size_t nn_utf8_invalid(const char *p, size_t left)
     return n ? n : 1;
 }
 
-size_t nn_utf8_unfinished(const char *bytes, size_t size)
-{
-    for (size_t back = 1; back <= 3 && back <= size; back++) {
-        const unsigned char *p = (const unsigned char *)bytes + size - back;
-        size_t need, n = agreeing(p, back, &need);
-        if (n == back && need > back) return back;
-    }
-    return 0;
-}
-
 /* ---- Without utf8proc ---------------------------------------------------------------------------------------------- */
 
 bool nn_is_space(int32_t c)

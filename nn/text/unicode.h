@@ -25,9 +25,6 @@ size_t nn_utf8_valid(const char *bytes, size_t size);
  * least 1. */
 size_t nn_utf8_invalid(const char *p, size_t left);
 
-/* Whether the bytes, up to 3 of them at the end, are the beginning of a character. Returns their number. */
-size_t nn_utf8_unfinished(const char *bytes, size_t size);
-
 /* ---- Classes of characters --------------------------------------------------------------------------------------- */
 
 typedef bool nn_char_class(int32_t code);

@@ -85,10 +85,6 @@ bool nn_queue_pop(nn_flow *f, nn_candidate *top);
 enum { NN_FROZEN = -2 };        /* the id of a symbol that is not merged */
 #define NN_NO_SYMBOL UINT32_MAX /* of `previous` and `next` */
 
-/* Merges the flow's symbols, from the pair with the smallest order on, and appends the tokens. `start` is where the word
- * begins in the text. */
-void nn_bpe_merge(const nn_word_model *m, nn_flow *f, size_t start);
-
 /* Appends a symbol of a word. False after nn_flow_fail. */
 bool nn_bpe_symbol(nn_flow *f, int32_t id, size_t start, size_t length);
 
