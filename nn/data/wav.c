@@ -24,7 +24,7 @@ static unsigned little16(const unsigned char *p) { return p[0] | (unsigned)p[1] 
 static uint32_t little32(const unsigned char *p) { return little16(p) | (uint32_t)little16(p + 2) << 16; }
 
 /* Reads exactly `size` bytes. */
-static bool take(nn_source *from, void *out, size_t size, const char *where)
+static bool read_exactly(nn_source *from, void *out, size_t size, const char *where)
 {
     if (nn_source_take(from, out, size) == size) return true;
     if (!from->failed) nn_source_fail(from, "the file ends within %s; it is truncated", where);
@@ -36,7 +36,7 @@ static bool skip(nn_source *from, uint64_t size)
     unsigned char bytes[4096];
     for (size_t n; size; size -= n) {
         n = size < sizeof bytes ? (size_t)size : sizeof bytes;
-        if (!take(from, bytes, n, "a chunk before the samples")) return false;
+        if (!read_exactly(from, bytes, n, "a chunk before the samples")) return false;
     }
     return true;
 }
@@ -79,7 +79,7 @@ static bool read_format(nn_source *from, format *is, uint32_t size, uint32_t rat
         nn_source_fail(from, "its fmt chunk has %" PRIu32 " bytes, but needs %d", size, FORMAT_BYTES);
         return false;
     }
-    if (!take(from, bytes, head, "the fmt chunk")) return false;
+    if (!read_exactly(from, bytes, head, "the fmt chunk")) return false;
     *is = (format){.tag = little16(bytes),
                    .channels = little16(bytes + 2),
                    .bits = little16(bytes + 14),
@@ -94,7 +94,7 @@ static bool find_data(nn_source *from, format *is, uint32_t *left, uint32_t rate
 {
     unsigned char head[12];
     bool formatted = false;
-    if (!take(from, head, 12, "the header")) return false;
+    if (!read_exactly(from, head, 12, "the header")) return false;
     if (memcmp(head, "RIFF", 4) != 0 || memcmp(head + 8, "WAVE", 4) != 0) {
         nn_source_fail(from, "not a WAV file: it does not begin with RIFF and WAVE");
         return false;
@@ -143,7 +143,7 @@ static bool append(nn_source *from, nn_wav *wav, const unsigned char *bytes, siz
     return true;
 }
 
-static bool grow(nn_source *from, nn_wav *wav, int64_t *room, size_t more)
+static bool reserve_samples(nn_source *from, nn_wav *wav, int64_t *room, size_t more)
 {
     if (wav->samples && *room - wav->count >= (int64_t)more) return true;
     int64_t wanted = 2 * *room + (int64_t)more;
@@ -162,7 +162,7 @@ static bool read_samples(nn_source *from, nn_wav *wav, const format *is, uint32_
     unsigned char *bytes = malloc(block);
     int64_t room = 0;
     if (!bytes) return nn_source_fail(from, "not enough memory for %zu bytes", block);
-    bool ok = grow(from, wav, &room, 1);
+    bool ok = reserve_samples(from, wav, &room, 1);
     while (ok && left) {
         size_t wanted = left < block ? left : block, got = nn_source_take(from, bytes, wanted);
         ok = !from->failed && (got == wanted || left == UNKNOWN ||
@@ -170,7 +170,7 @@ static bool read_samples(nn_source *from, nn_wav *wav, const format *is, uint32_
                                               left - (uint32_t)got));
         if (ok && got % is->frame)
             ok = nn_source_fail(from, "its last sample is incomplete: frames have %zu bytes", is->frame);
-        ok = ok && grow(from, wav, &room, got / is->frame) && append(from, wav, bytes, got / is->frame, is);
+        ok = ok && reserve_samples(from, wav, &room, got / is->frame) && append(from, wav, bytes, got / is->frame, is);
         if (got < wanted) break;
         if (left != UNKNOWN) left -= (uint32_t)got;
     }

@@ -11,7 +11,7 @@
 enum { FIRST = 4096 }; /* bytes of the first allocation */
 
 /* Makes room for `size` more bytes. On failure the old contents are kept until nn_buffer_free. */
-static bool grow(nn_buffer *b, size_t size)
+static bool reserve(nn_buffer *b, size_t size)
 {
     if (b->failed) return false;
     if (size <= b->room - b->size) return true;
@@ -29,7 +29,7 @@ static bool grow(nn_buffer *b, size_t size)
 
 void nn_buffer_put(nn_buffer *b, const void *bytes, size_t size)
 {
-    if (!size || !grow(b, size)) return;
+    if (!size || !reserve(b, size)) return;
     memcpy(b->bytes + b->size, bytes, size);
     b->size += size;
 }
@@ -47,7 +47,7 @@ void nn_buffer_printf(nn_buffer *b, const char *format, ...)
     size_t room = b->failed ? 0 : b->room - b->size;
     int length = vsnprintf(room ? b->bytes + b->size : NULL, room, format, args);
     if (length < 0) b->failed = true;
-    else if ((size_t)length >= room && grow(b, (size_t)length + 1))
+    else if ((size_t)length >= room && reserve(b, (size_t)length + 1))
         length = vsnprintf(b->bytes + b->size, (size_t)length + 1, format, again);
     if (length < 0) b->failed = true;
     if (!b->failed) b->size += (size_t)length;

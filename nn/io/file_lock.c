@@ -52,7 +52,10 @@ static result try_lock(nn_file_lock *l)
     return r;
 }
 
-static bool look(const nn_file_lock *l, struct stat *found) { return fstatat(l->at.folder, l->at.name, found, 0) == 0; }
+static bool stat_target(const nn_file_lock *l, struct stat *found)
+{
+    return fstatat(l->at.folder, l->at.name, found, 0) == 0;
+}
 
 /* Of a long name the end is used, which differs more often than the beginning. */
 static void name_lock(nn_file_lock *l)
@@ -72,7 +75,7 @@ bool nn_file_lock_take(nn_file_lock *l, const char *path, char *error, size_t er
     l->taken = found && r != ANOTHER_HAS_IT;
     l->held = r == HELD;
     if (l->taken) {
-        l->there = look(l, &l->known);
+        l->there = stat_target(l, &l->known);
         return true;
     }
     nn_file_place_free(&l->at);
@@ -83,7 +86,7 @@ bool nn_file_lock_take(nn_file_lock *l, const char *path, char *error, size_t er
 bool nn_file_lock_check(nn_file_lock *l)
 {
     struct stat now;
-    if (l->held || !look(l, &now)) return true; /* a missing target cannot be overwritten */
+    if (l->held || !stat_target(l, &now)) return true; /* a missing target cannot be overwritten */
     bool mine = l->there && same_file(&now, &l->known) && now.st_size == l->known.st_size &&
                 now.st_mtim.tv_sec == l->known.st_mtim.tv_sec && now.st_mtim.tv_nsec == l->known.st_mtim.tv_nsec;
     l->lost = !mine;

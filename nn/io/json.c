@@ -16,7 +16,7 @@ nn_json nn_json_open(const void *text, size_t size)
 }
 
 /* Records the first error with its position; later ones are consequences. */
-__attribute__((format(printf, 2, 3))) static bool bad(nn_json *j, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static bool set_error(nn_json *j, const char *format, ...)
 {
     if (nn_json_failed(j)) return false;
     int n = snprintf(j->why, sizeof j->why, "byte %zu: ", j->at);
@@ -35,7 +35,7 @@ int nn_json_peek(nn_json *j)
 }
 
 /* Consumes `c`, or reports what was found instead. */
-static bool take(nn_json *j, int c)
+static bool consume(nn_json *j, int c)
 {
     int next = nn_json_peek(j);
     if (nn_json_failed(j)) return false;
@@ -43,15 +43,15 @@ static bool take(nn_json *j, int c)
         j->at++;
         return true;
     }
-    if (j->at >= j->size) return bad(j, "'%c' expected, found the end of the text", c);
-    if (next > ' ' && next < 0x7f) return bad(j, "'%c' expected, found '%c'", c, next);
-    return bad(j, "'%c' expected, found byte 0x%02x", c, (unsigned)next);
+    if (j->at >= j->size) return set_error(j, "'%c' expected, found the end of the text", c);
+    if (next > ' ' && next < 0x7f) return set_error(j, "'%c' expected, found '%c'", c, next);
+    return set_error(j, "'%c' expected, found byte 0x%02x", c, (unsigned)next);
 }
 
 bool nn_json_enter(nn_json *j, char open)
 {
-    if (!take(j, open)) return false;
-    if (++j->depth > NN_JSON_DEPTH) return bad(j, "nested more than %d deep", NN_JSON_DEPTH);
+    if (!consume(j, open)) return false;
+    if (++j->depth > NN_JSON_DEPTH) return set_error(j, "nested more than %d deep", NN_JSON_DEPTH);
     j->fresh = true;
     return true;
 }
@@ -68,9 +68,9 @@ bool nn_json_more(nn_json *j, char close)
         return false;
     }
     if (first) return true;
-    if (next != ',') return take(j, close);
+    if (next != ',') return consume(j, close);
     j->at++;
-    if (nn_json_peek(j) == close) return bad(j, "a comma before '%c'", close);
+    if (nn_json_peek(j) == close) return set_error(j, "a comma before '%c'", close);
     return true;
 }
 
@@ -110,9 +110,9 @@ static int32_t unicode(nn_json *j)
         if (low >= 0xdc00 && low < 0xe000) return 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
         c = low < 0 ? -1 : 0xd800;
     }
-    if (c < 0) bad(j, "\\u must be followed by four hexadecimal digits");
-    else if (c >= 0xd800 && c < 0xe000) bad(j, "half of a surrogate pair");
-    else if (c == 0 && !j->nul) bad(j, "a NUL inside a string");
+    if (c < 0) set_error(j, "\\u must be followed by four hexadecimal digits");
+    else if (c >= 0xd800 && c < 0xe000) set_error(j, "half of a surrogate pair");
+    else if (c == 0 && !j->nul) set_error(j, "a NUL inside a string");
     return nn_json_failed(j) ? -1 : c;
 }
 
@@ -127,7 +127,7 @@ static size_t escape(nn_json *j, char *out)
         out[0] = to[plain - from];
         return 1;
     }
-    if (c != 'u') return bad(j, "invalid escape after a backslash");
+    if (c != 'u') return set_error(j, "invalid escape after a backslash");
     j->at++;
     int32_t code = unicode(j);
     return code >= 0 ? put_utf8(out, code) : 0;
@@ -136,21 +136,21 @@ static size_t escape(nn_json *j, char *out)
 bool nn_json_string(nn_json *j, char *out, size_t *length)
 {
     size_t n = 0;
-    if (!take(j, '"')) return false;
+    if (!consume(j, '"')) return false;
     for (;;) {
         char piece[4];
         size_t got = 1;
-        if (j->at >= j->size) return bad(j, "the text ends inside a string");
+        if (j->at >= j->size) return set_error(j, "the text ends inside a string");
         int c = j->text[j->at];
         if (c == '"') break;
-        if (c < 0x20) return bad(j, "the control character 0x%02x inside a string", (unsigned)c);
+        if (c < 0x20) return set_error(j, "the control character 0x%02x inside a string", (unsigned)c);
         if (c == '\\') {
             j->at++;
             got = escape(j, piece);
             if (!got) return false;
         } else {
             got = (size_t)nn_printable_utf8(j->text + j->at, j->size - j->at);
-            if (!got) return bad(j, "a string that is not UTF-8");
+            if (!got) return set_error(j, "a string that is not UTF-8");
             memcpy(piece, j->text + j->at, got);
             j->at += got;
         }
@@ -163,7 +163,7 @@ bool nn_json_string(nn_json *j, char *out, size_t *length)
     return true;
 }
 
-bool nn_json_key(nn_json *j, char *out, size_t *length) { return nn_json_string(j, out, length) && take(j, ':'); }
+bool nn_json_key(nn_json *j, char *out, size_t *length) { return nn_json_string(j, out, length) && consume(j, ':'); }
 
 static bool digit(const nn_json *j) { return j->at < j->size && j->text[j->at] >= '0' && j->text[j->at] <= '9'; }
 
@@ -172,23 +172,23 @@ static bool number(nn_json *j, bool *whole)
 {
     int c = nn_json_peek(j);
     if (c == '-') j->at++;
-    if (!digit(j)) return bad(j, "number expected");
+    if (!digit(j)) return set_error(j, "number expected");
     bool zero = j->text[j->at] == '0';
     j->at++;
-    if (zero && digit(j)) return bad(j, "a number with a leading zero");
+    if (zero && digit(j)) return set_error(j, "a number with a leading zero");
     while (digit(j)) j->at++;
     *whole = true;
     if (j->at < j->size && j->text[j->at] == '.') {
         *whole = false;
         j->at++;
-        if (!digit(j)) return bad(j, "a number must not end in a decimal point");
+        if (!digit(j)) return set_error(j, "a number must not end in a decimal point");
         while (digit(j)) j->at++;
     }
     if (j->at < j->size && (j->text[j->at] | 0x20) == 'e') {
         *whole = false;
         j->at++;
         if (j->at < j->size && (j->text[j->at] == '+' || j->text[j->at] == '-')) j->at++;
-        if (!digit(j)) return bad(j, "a number lacks its exponent");
+        if (!digit(j)) return set_error(j, "a number lacks its exponent");
         while (digit(j)) j->at++;
     }
     return true;
@@ -200,15 +200,15 @@ bool nn_json_integer(nn_json *j, int64_t *value)
     nn_json_peek(j);
     size_t start = j->at;
     if (nn_json_failed(j) || !number(j, &whole)) return false;
-    if (!whole) return bad(j, "whole number expected");
+    if (!whole) return set_error(j, "whole number expected");
     bool negative = j->text[start] == '-';
     int64_t v = 0; /* accumulated as a negative number, whose range is larger by one */
     for (size_t i = start + negative; i < j->at; i++) {
         int d = j->text[i] - '0';
-        if (v < (INT64_MIN + d) / 10) return bad(j, "a number that does not fit 64 bits");
+        if (v < (INT64_MIN + d) / 10) return set_error(j, "a number that does not fit 64 bits");
         v = v * 10 - d;
     }
-    if (!negative && v == INT64_MIN) return bad(j, "a number that does not fit 64 bits");
+    if (!negative && v == INT64_MIN) return set_error(j, "a number that does not fit 64 bits");
     *value = negative ? v : -v;
     return true;
 }
@@ -216,7 +216,7 @@ bool nn_json_integer(nn_json *j, int64_t *value)
 static bool word(nn_json *j, const char *text)
 {
     size_t n = strlen(text);
-    if (j->size - j->at < n || memcmp(j->text + j->at, text, n) != 0) return bad(j, "value expected");
+    if (j->size - j->at < n || memcmp(j->text + j->at, text, n) != 0) return set_error(j, "value expected");
     j->at += n;
     return true;
 }
@@ -247,7 +247,7 @@ bool nn_json_skip(nn_json *j)
         return word(j, "null");
     default:
         if (nn_json_failed(j)) return false;
-        if (next != '-' && !digit(j)) return bad(j, "value expected");
+        if (next != '-' && !digit(j)) return set_error(j, "value expected");
         return number(j, &whole);
     }
 }
@@ -256,7 +256,7 @@ bool nn_json_end(nn_json *j)
 {
     nn_json_peek(j);
     if (nn_json_failed(j)) return false;
-    return j->at == j->size || bad(j, "unexpected text after the end");
+    return j->at == j->size || set_error(j, "unexpected text after the end");
 }
 
 size_t nn_json_escape(nn_json_character *to, const char *text, size_t left)

@@ -5,10 +5,9 @@
  * mkstemp: widening its mode 0600 would need the umask, which cannot be read without changing it for all threads. All
  * calls are relative to one descriptor of the folder, so renaming the folder meanwhile has no effect.
  *
- * A process holds a lock on its temporary file until the rename, so that a temporary file that nobody has locked belongs to a
- * process that was killed; no process number is asked, which another process may have by now, or one on another machine.
- * The lock is taken after the file is there: whoever looks at it in between may take and remove it, and its owner then
- * makes another one. */
+ * A process holds a lock on its temporary file until the rename, so that an unlocked temporary file belongs to a process that was killed.
+ * (Its number would not tell: another process may have it by now, or one on another machine.) The lock is taken after the
+ * file is created: another process may lock and remove it in between, and the owner then creates another one. */
 #include "io/replace.h"
 #include "io/file_lock.h"
 
@@ -69,8 +68,8 @@ static void remove_all_abandoned(int folder)
     closedir(list);
 }
 
-/* Locks a temporary file that was just created. False if another process has taken it. Where there are no locks, nobody can. */
-static bool keep(int file)
+/* Locks a temporary file that was just created. False if another process has locked it. True on a file system without locks. */
+static bool lock_temporary(int file)
 {
     struct stat mine;
     if (flock(file, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;
@@ -78,7 +77,7 @@ static bool keep(int file)
 }
 
 /* Creates the temporary file, with the permissions of the file that it will replace, if any. */
-static bool make(nn_replacement *to)
+static bool create_temporary(nn_replacement *to)
 {
     struct stat old;
     bool there = fstatat(to->at.folder, to->at.name, &old, 0) == 0;
@@ -90,7 +89,7 @@ static bool make(nn_replacement *to)
         snprintf(to->temporary, sizeof to->temporary, PREFIX "%ld-%d", (long)getpid(), i);
         to->file = openat(to->at.folder, to->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, there ? 0600 : 0666);
         if (to->file < 0 && errno != EEXIST) break;
-        if (to->file >= 0 && !keep(to->file)) {
+        if (to->file >= 0 && !lock_temporary(to->file)) {
             close(to->file);
             to->file = -1;
         }
@@ -143,11 +142,11 @@ bool nn_replacement_begin(nn_replacement *to, const char *path, char *error, siz
     to->lock = NULL;
     to->used = 0;
     if (!nn_file_place_find(&to->at, path, why, sizeof why)) return nn_replacement_fail(to, "%s", why);
-    return make(to) && enlist(to);
+    return create_temporary(to) && enlist(to);
 }
 
 /* A write may be partial or interrupted. */
-static bool drain(nn_replacement *to)
+static bool flush_pending(nn_replacement *to)
 {
     for (size_t at = 0; at < to->used;) {
         ssize_t n = write(to->file, to->buffer + at, to->used - at);
@@ -167,14 +166,14 @@ bool nn_replacement_put(nn_replacement *to, const void *bytes, size_t size)
         to->used += part;
         from += part;
         size -= part;
-        if (to->used == sizeof to->buffer) drain(to);
+        if (to->used == sizeof to->buffer) flush_pending(to);
     }
     return !to->failed;
 }
 
 static bool settle(nn_replacement *to)
 {
-    if (to->failed || !drain(to)) return false;
+    if (to->failed || !flush_pending(to)) return false;
     struct stat mine;
     if (fsync(to->file) != 0 || fstat(to->file, &mine) != 0) return nn_replacement_fail(to, "%s", strerror(errno));
     /* Some file systems report errors of writing when a descriptor is closed; the lock stays with the other one. */
@@ -217,7 +216,7 @@ static bool reserve(nn_replacement *to, int64_t bytes)
         return !why || nn_replacement_fail(to, "no room for its %" PRId64 " bytes: %s", bytes, strerror(why));
     for (int64_t left = bytes; left > 0 && !to->failed; left -= part)
         nn_replacement_put(to, zeros, (size_t)(left < part ? left : part));
-    return !to->failed && drain(to);
+    return !to->failed && flush_pending(to);
 }
 
 bool nn_replacement_fits(const char *path, int64_t bytes, char *error, size_t error_size)

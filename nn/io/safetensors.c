@@ -84,7 +84,7 @@ const char *nn_safetensors_describe(char *out, size_t room, const nn_safetensors
 
 /* ---- Reading ---------------------------------------------------------------------------------------------------- */
 
-static bool take(content *from, void *out, size_t bytes)
+static bool read_bytes(content *from, void *out, size_t bytes)
 {
     if (!from->file) {
         memcpy(out, from->bytes, bytes);
@@ -111,7 +111,7 @@ static bool refuse_length(content *from, const unsigned char length[8], uint64_t
     int next = peek(from, left);
     bool other = next != EOF && next != '{';
     memcpy(first, length, 8);
-    const char *is = take(from, first + 8, more) ? nn_source_foreign(first, 8 + more) : NULL;
+    const char *is = read_bytes(from, first + 8, more) ? nn_source_foreign(first, 8 + more) : NULL;
     if (is) return nn_fail(&from->to, "%s", is);
     if (other) return nn_fail(&from->to, "not a safetensors file");
     if (n > NN_SAFETENSORS_HEADER_MAX)
@@ -130,7 +130,7 @@ static bool read_length(content *from, size_t *length)
     if (from->size < 8)
         return nn_fail(&from->to, "%llu bytes are too few for a safetensors file", (unsigned long long)from->size);
     if (from->size > SIZE_MAX / 2) return nn_fail(&from->to, "the file is larger than the address space");
-    if (!take(from, bytes, 8)) return false;
+    if (!read_bytes(from, bytes, 8)) return false;
     for (int i = 7; i >= 0; i--) n = n << 8 | bytes[i];
     if (n > from->size - 8 || n > NN_SAFETENSORS_HEADER_MAX) return refuse_length(from, bytes, n, from->size - 8);
     *length = (size_t)n;
@@ -144,7 +144,7 @@ static bool read_header(content *from, nn_safetensors_header *header)
     if (!read_length(from, &length)) return false;
     unsigned char *json = malloc(length ? length : 1); /* exact size, so that a sanitizer detects reads beyond it */
     if (!json) return nn_fail(&from->to, "not enough memory for a header of %zu bytes", length);
-    bool ok = take(from, json, length);
+    bool ok = read_bytes(from, json, length);
     if (ok && !nn_safetensors_header_read(header, json, length, from->size - 8 - length, why, sizeof why))
         ok = nn_fail(&from->to, "%s", why);
     free(json);
@@ -184,7 +184,7 @@ static bool read_data(content *from, nn_safetensors *file)
             continue;
         }
         tensor->data = at;
-        if (!take(from, at, bytes)) return false;
+        if (!read_bytes(from, at, bytes)) return false;
         at += aligned(bytes);
     }
     return true;

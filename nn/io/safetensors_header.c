@@ -35,7 +35,7 @@ __attribute__((format(printf, 2, 3))) static bool fail(const walk *w, const char
 
 /* Returns `records` with room for one more, or NULL, leaving it unchanged. Doubling limits the total to twice the size
  * needed. */
-static void *grow(walk *w, void *records, size_t *room, size_t count, size_t record_size)
+static void *make_room(walk *w, void *records, size_t *room, size_t count, size_t record_size)
 {
     if (count < *room) return records;
     size_t more = *room ? 2 * *room : 8;
@@ -48,7 +48,7 @@ static void *grow(walk *w, void *records, size_t *room, size_t count, size_t rec
 static bool json_error(walk *w) { return fail(w, "the header is not valid JSON: %s", w->j.why); }
 
 /* A decoded string in the header's text block, or NULL. */
-static const char *text(walk *w, bool key)
+static const char *read_text(walk *w, bool key)
 {
     char *into = w->out->text + w->used;
     size_t length;
@@ -66,14 +66,14 @@ static bool read_metadata(walk *w)
     if (nn_json_peek(&w->j) != '{') return fail(w, "\"__metadata__\" is not an object");
     nn_json_enter(&w->j, '{');
     while (nn_json_more(&w->j, '}')) {
-        nn_safetensors_pair *pairs = grow(w, out->pairs, &w->pair_room, out->pair_count, sizeof *pairs);
+        nn_safetensors_pair *pairs = make_room(w, out->pairs, &w->pair_room, out->pair_count, sizeof *pairs);
         if (!pairs) return false;
         out->pairs = pairs;
         nn_safetensors_pair *entry = &out->pairs[out->pair_count];
-        entry->key = text(w, true);
+        entry->key = read_text(w, true);
         if (!entry->key) break;
         if (nn_json_peek(&w->j) != '"') return fail(w, "metadata %s is not a string", nn_json_brief(entry->key).text);
-        entry->value = text(w, false);
+        entry->value = read_text(w, false);
         if (!entry->value) break;
         out->pair_count++;
     }
@@ -85,7 +85,7 @@ static bool read_dtype(walk *w, nn_safetensors_tensor *tensor)
     size_t mark = w->used;
     if (nn_json_peek(&w->j) != '"')
         return fail(w, "tensor %s: dtype is not a string", nn_json_brief(tensor->name).text);
-    const char *word = text(w, false);
+    const char *word = read_text(w, false);
     if (!word) return json_error(w);
     w->used = mark; /* not kept after the lookup */
     if (nn_safetensors_dtype_find(word, &tensor->dtype)) return true;
@@ -118,7 +118,7 @@ static bool read_fields(walk *w, nn_safetensors_tensor *tensor)
     int count;
     while (nn_json_more(&w->j, '}')) {
         size_t mark = w->used;
-        const char *field = text(w, true);
+        const char *field = read_text(w, true);
         if (!field) break;
         w->used = mark;
         int which = 0;
@@ -178,7 +178,7 @@ static bool check_tensor(const walk *w, nn_safetensors_tensor *tensor)
 static bool read_tensor(walk *w, const char *name)
 {
     nn_safetensors_header *out = w->out;
-    nn_safetensors_tensor *tensors = grow(w, out->tensors, &w->tensor_room, out->tensor_count, sizeof *tensors);
+    nn_safetensors_tensor *tensors = make_room(w, out->tensors, &w->tensor_room, out->tensor_count, sizeof *tensors);
     if (!tensors) return false;
     out->tensors = tensors;
     nn_safetensors_tensor *tensor = &out->tensors[out->tensor_count];
@@ -250,7 +250,7 @@ static bool read_header(walk *w)
         return fail(w, "not a safetensors file: the header does not begin with '{'");
     nn_json_enter(&w->j, '{');
     while (nn_json_more(&w->j, '}')) {
-        const char *name = text(w, true);
+        const char *name = read_text(w, true);
         if (!name) break;
         bool ok = strcmp(name, "__metadata__") == 0 ? read_metadata(w) : read_tensor(w, name);
         if (!ok) return false;

@@ -147,7 +147,7 @@ uint64_t nn_source_most(const nn_source *from)
     return from->size > UINT64_MAX / DEFLATE_RATIO ? UINT64_MAX : from->size * DEFLATE_RATIO;
 }
 
-static bool begin(nn_source *from)
+static bool detect_gzip(nn_source *from)
 {
     static const unsigned char gzip[2] = {0x1f, 0x8b};
     unsigned char first[2];
@@ -163,7 +163,7 @@ bool nn_source_memory(nn_source *from, const void *bytes, size_t size, const cha
 {
     *from = (nn_source){.name = name, .error = error, .error_size = error_size, .bytes = bytes, .size = size};
     from->left = size;
-    return begin(from);
+    return detect_gzip(from);
 }
 
 /* Without O_NONBLOCK, opening a pipe without a writer would block. */
@@ -181,7 +181,7 @@ bool nn_source_open(nn_source *from, const char *path, char *error, size_t error
         return false;
     }
     from->size = from->left = (uint64_t)about.st_size;
-    return begin(from);
+    return detect_gzip(from);
 }
 
 void nn_source_close(nn_source *from)

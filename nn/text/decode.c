@@ -305,14 +305,14 @@ void nn_decoding_free(nn_decoding *d)
 }
 
 /* The result of a decoder becomes the input of the next. */
-static void turn(nn_decoding *d)
+static void swap_lists(nn_decoding *d)
 {
     nn_list swap = d->in;
     d->in = d->out;
     d->out = swap;
 }
 
-static void join(nn_list *out, const nn_list *in)
+static void join_with_spaces(nn_list *out, const nn_list *in)
 {
     for (size_t i = 0; i < in->count; i++) {
         size_t size;
@@ -323,7 +323,7 @@ static void join(nn_list *out, const nn_list *in)
 }
 
 /* The reason of a failure of a decoder; NULL: of what comes before or behind them. */
-static void explain(nn_decoding *d, const nn_decoder *failed, nn_list_failure why, size_t most)
+static void describe_failure(nn_decoding *d, const nn_decoder *failed, nn_list_failure why, size_t most)
 {
     d->error[0] = 0;
     if (why == NN_LIST_TOO_LONG)
@@ -342,15 +342,15 @@ bool nn_decoders_run(const nn_decoders *s, nn_decoding *d)
         d->out.most = most;
         last = &s->at[i];
         last->decode(last, &d->out, &d->in);
-        turn(d);
+        swap_lists(d);
     }
     if (s->join_spaces && !d->in.failed) {
         nn_list_clear(&d->out);
-        join(&d->out, &d->in);
-        turn(d);
+        join_with_spaces(&d->out, &d->in);
+        swap_lists(d);
     }
     nn_list_failure why = d->in.failed;
-    explain(d, last, why, most);
+    describe_failure(d, last, why, most);
     d->in.failed = d->out.failed = NN_LIST_GOOD;
     d->in.most = d->out.most = 0;
     return !why;

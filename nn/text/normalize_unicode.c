@@ -54,7 +54,7 @@ static bool decompose(const nn_step *s, nn_flow *f, int32_t code, size_t *count)
 }
 
 /* Where the run that begins at `start` ends; its decomposition is in the codes. */
-static size_t run(const nn_step *s, nn_flow *f, size_t start, size_t end, size_t *count)
+static size_t decompose_run(const nn_step *s, nn_flow *f, size_t start, size_t end, size_t *count)
 {
     size_t at = start, n;
     *count = 0;
@@ -106,7 +106,7 @@ void nn_edit_normalize(const nn_step *s, nn_flow *f, size_t start, size_t end)
             next = plain;
             continue;
         }
-        next = run(s, f, at, end, &count);
+        next = decompose_run(s, f, at, end, &count);
         sort_marks(f, count);
         if (s->compose) put_composed(f, count, at, next);
         else put_run(f, count, at);

@@ -100,7 +100,7 @@ nn_precompiled *nn_precompiled_base64(const char *text, size_t size, const char 
 }
 
 /* Walks along the text and reports keys that end at `*length`. Returns their text, or NULL at the end. */
-static const char *walk(const nn_precompiled *p, const char *text, size_t size, uint32_t *at, size_t *length)
+static const char *find_key(const nn_precompiled *p, const char *text, size_t size, uint32_t *at, size_t *length)
 {
     if (!*length) *at = unit_offset(p->units[0]);
     while (*length < size && text[*length]) {
@@ -122,7 +122,7 @@ const char *nn_precompiled_shortest(const nn_precompiled *p, const char *text, s
 {
     uint32_t at = 0;
     size_t length = 0;
-    return walk(p, text, size, &at, &length);
+    return find_key(p, text, size, &at, &length);
 }
 
 const char *nn_precompiled_longest(const nn_precompiled *p, const char *text, size_t size, size_t *length)
@@ -130,7 +130,7 @@ const char *nn_precompiled_longest(const nn_precompiled *p, const char *text, si
     uint32_t at = 0;
     size_t walked = 0;
     const char *longest = NULL, *found;
-    while ((found = walk(p, text, size, &at, &walked))) {
+    while ((found = find_key(p, text, size, &at, &walked))) {
         if (walked < size && inside_character(text[walked])) continue; /* the key of a damaged table */
         longest = found;
         *length = walked;

@@ -128,15 +128,15 @@ void nn_cut_length(const nn_step *s, nn_flow *f, size_t start, size_t end)
 
 /* ---- Lists of steps ---------------------------------------------------------------------------------------------- */
 
-static nn_step *add(nn_steps *s, nn_step step)
+static nn_step *add_step(nn_steps *s, nn_step step)
 {
     if (!nn_grow(&s->at, &s->room, s->count + 1, sizeof *s->at)) return NULL;
     s->at[s->count] = step;
     return &s->at[s->count++];
 }
 
-nn_step *nn_steps_edit(nn_steps *s, nn_edit *edit) { return add(s, (nn_step){.edit = edit}); }
-nn_step *nn_steps_cut(nn_steps *s, nn_cut *cut) { return add(s, (nn_step){.cut = cut}); }
+nn_step *nn_steps_edit(nn_steps *s, nn_edit *edit) { return add_step(s, (nn_step){.edit = edit}); }
+nn_step *nn_steps_cut(nn_steps *s, nn_cut *cut) { return add_step(s, (nn_step){.cut = cut}); }
 
 void nn_steps_free(nn_steps *s)
 {

@@ -94,8 +94,7 @@ bool nn_tokenizer_prepare(nn_tokenizer *t)
 
 /* ---- Working memory ---------------------------------------------------------------------------------------------- */
 
-/* Nobody waits for the lock, which in a child of fork may belong to a thread that is not there: whoever does not get it uses
- * new memory. */
+/* If the lock is taken, new memory is used: in a child of fork, the lock may belong to a thread that does not exist. */
 nn_flow *nn_tokenizer_borrow(nn_tokenizer *t)
 {
     nn_flow *f = NULL;

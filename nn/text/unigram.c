@@ -55,7 +55,7 @@ static void turn_round(nn_path *p, size_t size)
 }
 
 /* Appends a token from the path, by its text or, as SentencePiece does, by its id. */
-static void put(const nn_word_model *m, nn_flow *f, size_t start, size_t end, int32_t path)
+static void put_token(const nn_word_model *m, nn_flow *f, size_t start, size_t end, int32_t path)
 {
     const char *text = f->text.bytes + start;
     size_t size = end - start;
@@ -79,7 +79,7 @@ void nn_unigram_words(const nn_word_model *m, nn_flow *f, size_t start, size_t e
         next = f->paths[at].start;
         while (m->fuse_unknown && next < size && f->paths[at].id == m->unknown && f->paths[next].id == m->unknown)
             next = f->paths[next].start;
-        put(m, f, start + at, start + next, f->paths[at].id);
+        put_token(m, f, start + at, start + next, f->paths[at].id);
     }
 }
 

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A hash with a secret key, for tables whose keys come from a file. Somebody who writes a file can choose keys that the quick
- * hashes of this library all send to one place, so that a table takes quadratic time; without the key nobody can do so here.
+/* A hash with a secret key, for tables whose keys come from a file. The author of a file can choose keys that the quick
+ * hashes of this library all send to one place, so that a table takes quadratic time; without the secret key, that is impossible.
  *
  * Tables begin with a quick hash, and draw a key when an entry lies too far from its place. Entries are found by their
  * contents and listed in their own order, so no result depends on the key.

@@ -29,7 +29,7 @@ mha_status mha_check_integers(mha_context *ctx, mha_tensor *t, const char *name,
     return MHA_OK;
 }
 
-/* Whether the host cannot read tensors. Then numbers in them are kept within their limits by whoever reads them. */
+/* Whether the host cannot read tensors. Then the code that reads numbers in them keeps these within their limits. */
 static bool is_remote(const mha_problem *p) { return p->ctx->backend->remote; }
 
 /* Starts of ragged sequences: from 0 or more, never falling, inside `rows`. Gives the longest sequence, or all rows where

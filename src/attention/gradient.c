@@ -139,9 +139,9 @@ static mha_status accumulate(mha_gradient_call *call)
 /* ---- Calls ------------------------------------------------------------------------------------------------------ */
 
 /* Checks every argument; `role` is that of `out`: MHA_INPUT, or MHA_SHAPE if the call only asks. */
-static mha_status make(mha_gradient_call *call, mha_context *ctx, mha_role role,
-                       const mha_attention_gradients *gradients, const mha_attention_saved *saved,
-                       const mha_attention_options *options)
+static mha_status check_call(mha_gradient_call *call, mha_context *ctx, mha_role role,
+                             const mha_attention_gradients *gradients, const mha_attention_saved *saved,
+                             const mha_attention_options *options)
 {
     if (!gradients) return mha_fail(ctx, MHA_BAD_ARGUMENT, "gradients: is NULL");
     if (!saved) return mha_fail(ctx, MHA_BAD_ARGUMENT, "saved: is NULL");
@@ -151,7 +151,7 @@ static mha_status make(mha_gradient_call *call, mha_context *ctx, mha_role role,
     TRY(mha_problem_make(&call->problem, ctx, role, saved->out, &extras, saved->q, saved->k, saved->v, options));
     TRY(check(call, options, role, role == MHA_SHAPE ? MHA_SHAPE : MHA_OUTPUT));
     if (!mha_element_count(saved->q) && !mha_element_count(saved->k))
-        call->problem.B = 0; /* nobody is there, however many */
+        call->problem.B = 0; /* no sequence has rows or keys, so their number does not matter */
     return MHA_OK;
 }
 
@@ -161,7 +161,7 @@ mha_status mha_gradient_run(mha_context *ctx, const mha_attention_gradients *gra
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_gradient_call call = {.problem.ctx = ctx, .dout = dout, .dlse = dlse, .others = others};
-    TRY(make(&call, ctx, MHA_INPUT, gradients, saved, options));
+    TRY(check_call(&call, ctx, MHA_INPUT, gradients, saved, options));
     bool added_here = gradients->accumulate && !ctx->backend->remote;
     return added_here ? accumulate(&call) : ctx->backend->attention_backward(&call);
 }
@@ -181,7 +181,7 @@ mha_status mha_attention_explain_backward(mha_context *ctx, mha_attention_plan *
     if (!plan) return mha_fail(ctx, MHA_BAD_ARGUMENT, "plan: is NULL");
     mha_gradient_call call = {.problem.ctx = ctx, .dout = dout, .dlse = dlse};
     size_t room = 0;
-    TRY(make(&call, ctx, MHA_SHAPE, gradients, saved, options));
+    TRY(check_call(&call, ctx, MHA_SHAPE, gradients, saved, options));
     if (gradients->accumulate && !ctx->backend->remote) TRY(measure_room(&call, &room));
     TRY(ctx->backend->attention_explain_backward(&call, plan));
     plan->scratch_bytes += room;

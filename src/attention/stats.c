@@ -79,9 +79,9 @@ static mha_status check(mha_stats_call *c)
 }
 
 /* `role` is that of the inputs: MHA_INPUT, or MHA_SHAPE if the call only asks. */
-static mha_status make(mha_stats_call *c, mha_context *ctx, mha_role role, const mha_stats *stats, mha_tensor q,
-                       mha_tensor k, mha_tensor softmax, const mha_attention_options *options,
-                       const mha_stats_options *stats_options)
+static mha_status check_call(mha_stats_call *c, mha_context *ctx, mha_role role, const mha_stats *stats, mha_tensor q,
+                             mha_tensor k, mha_tensor softmax, const mha_attention_options *options,
+                             const mha_stats_options *stats_options)
 {
     if (!stats) return mha_fail(ctx, MHA_BAD_ARGUMENT, "stats: is NULL");
     mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
@@ -99,7 +99,7 @@ mha_status mha_attention_stats(mha_context *ctx, const mha_stats *stats, mha_ten
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_stats_call c;
-    TRY(make(&c, ctx, MHA_INPUT, stats, q, k, softmax, options, stats_options));
+    TRY(check_call(&c, ctx, MHA_INPUT, stats, q, k, softmax, options, stats_options));
     return ctx->backend->attention_stats(&c);
 }
 
@@ -110,6 +110,6 @@ mha_status mha_attention_explain_stats(mha_context *ctx, mha_attention_plan *pla
     if (!ctx) return MHA_BAD_ARGUMENT;
     if (!plan) return mha_fail(ctx, MHA_BAD_ARGUMENT, "plan: is NULL");
     mha_stats_call c;
-    TRY(make(&c, ctx, MHA_SHAPE, stats, q, k, softmax, options, stats_options));
+    TRY(check_call(&c, ctx, MHA_SHAPE, stats, q, k, softmax, options, stats_options));
     return ctx->backend->attention_explain_stats(&c, plan);
 }

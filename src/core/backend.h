@@ -40,8 +40,8 @@ typedef struct mha_norm_back {
 
 typedef struct mha_backend {
     const char *device; /* "cpu", "cuda" */
-    bool remote; /* the host cannot read the memory of tensors: numbers in them are kept within their limits by whoever
-                           reads them; packing is then NULL */
+    bool remote;        /* the host cannot read the memory of tensors: the code that reads numbers in them keeps these
+                           within their limits; packing is then NULL */
 
     /* Releases what the context holds on the device, and tells how many bytes of it are scratch; or NULL. */
     void (*close)(mha_context *ctx);

@@ -17,7 +17,7 @@ typedef struct mha_plugin {
     mha_status (*open)(mha_context *ctx, int ordinal, void *stream);
 } mha_plugin;
 
-/* What both must have alike. Whoever changes a struct that both use raises `seam`. */
+/* What library and plug-in must have alike. A change of a struct that both use raises `seam`. */
 typedef struct mha_plugin_key {
     int seam, major, minor, patch;
     size_t context, backend, options;

@@ -3,7 +3,7 @@
 #include "core/context.h"
 #include <string.h>
 
-static mha_status begin(mha_context *ctx)
+static mha_status begin_call(mha_context *ctx)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_succeed(ctx);
@@ -12,7 +12,7 @@ static mha_status begin(mha_context *ctx)
 
 mha_status mha_device_allocate(mha_context *ctx, void **memory, size_t bytes)
 {
-    TRY(begin(ctx));
+    TRY(begin_call(ctx));
     if (!memory) return mha_fail(ctx, MHA_BAD_ARGUMENT, "memory: is NULL");
     *memory = ctx->memory.allocate(ctx->memory.user, bytes ? bytes : 1);
     if (*memory) return MHA_OK;
@@ -28,7 +28,7 @@ void mha_device_release(mha_context *ctx, void *memory)
 static mha_status check(mha_context *ctx, const void *there, const char *name, const void *here, const char *other,
                         size_t bytes)
 {
-    TRY(begin(ctx));
+    TRY(begin_call(ctx));
     if (!bytes) return MHA_OK;
     if (!there || !here) return mha_fail(ctx, MHA_BAD_ARGUMENT, "%s: is NULL", there ? other : name);
     if (bytes > PTRDIFF_MAX) return mha_fail(ctx, MHA_TOO_LARGE, "bytes: are more than memory has");
@@ -53,6 +53,6 @@ mha_status mha_device_read(mha_context *ctx, void *to, const void *from, size_t 
 
 mha_status mha_device_wait(mha_context *ctx)
 {
-    TRY(begin(ctx));
+    TRY(begin_call(ctx));
     return ctx->backend->wait ? ctx->backend->wait(ctx) : MHA_OK;
 }

@@ -29,7 +29,7 @@ mha_status mha_options_take(mha_context *ctx, void *own, size_t own_size, const 
 }
 
 /* The first bytes of the defaults, with their number in place of the whole size. */
-static void fill(void *options, size_t size, const void *defaults, size_t all)
+static void copy_defaults(void *options, size_t size, const void *defaults, size_t all)
 {
     if (!options || size < sizeof size) return;
     if (size > all) size = all;
@@ -40,65 +40,65 @@ static void fill(void *options, size_t size, const void *defaults, size_t all)
 void mha_context_defaults(mha_context_options *options, size_t size)
 {
     static const mha_context_options defaults = MHA_CONTEXT_DEFAULTS;
-    fill(options, size, &defaults, sizeof defaults);
+    copy_defaults(options, size, &defaults, sizeof defaults);
 }
 
 void mha_attention_defaults(mha_attention_options *options, size_t size)
 {
     static const mha_attention_options defaults = MHA_ATTENTION_DEFAULTS;
-    fill(options, size, &defaults, sizeof defaults);
+    copy_defaults(options, size, &defaults, sizeof defaults);
 }
 
 void mha_stats_defaults(mha_stats_options *options, size_t size)
 {
     static const mha_stats_options defaults = MHA_STATS_DEFAULTS;
-    fill(options, size, &defaults, sizeof defaults);
+    copy_defaults(options, size, &defaults, sizeof defaults);
 }
 
 void mha_rotary_defaults(mha_rotary_options *options, size_t size)
 {
     static const mha_rotary_options defaults = MHA_ROTARY_DEFAULTS;
-    fill(options, size, &defaults, sizeof defaults);
+    copy_defaults(options, size, &defaults, sizeof defaults);
 }
 
 void mha_layer_defaults(mha_layer_options *options, size_t size)
 {
     static const mha_layer_options defaults = MHA_LAYER_DEFAULTS;
-    fill(options, size, &defaults, sizeof defaults);
+    copy_defaults(options, size, &defaults, sizeof defaults);
 }
 
 void mha_layer_weights_defaults(mha_layer_weights *weights, size_t size)
 {
     static const mha_layer_weights defaults = MHA_LAYER_WEIGHTS_DEFAULTS;
-    fill(weights, size, &defaults, sizeof defaults);
+    copy_defaults(weights, size, &defaults, sizeof defaults);
 }
 
 void mha_matmul_defaults(mha_matmul_options *options, size_t size)
 {
     static const mha_matmul_options defaults = MHA_MATMUL_DEFAULTS;
-    fill(options, size, &defaults, sizeof defaults);
+    copy_defaults(options, size, &defaults, sizeof defaults);
 }
 
 void mha_norm_defaults(mha_norm_options *options, size_t size)
 {
     static const mha_norm_options defaults = MHA_NORM_DEFAULTS;
-    fill(options, size, &defaults, sizeof defaults);
+    copy_defaults(options, size, &defaults, sizeof defaults);
 }
 
 void mha_embedding_defaults(mha_embedding_options *options, size_t size)
 {
     static const mha_embedding_options defaults = MHA_EMBEDDING_DEFAULTS;
-    fill(options, size, &defaults, sizeof defaults);
+    copy_defaults(options, size, &defaults, sizeof defaults);
 }
 
 void mha_loss_defaults(mha_loss_options *options, size_t size)
 {
     static const mha_loss_options defaults = MHA_LOSS_DEFAULTS;
-    fill(options, size, &defaults, sizeof defaults);
+    copy_defaults(options, size, &defaults, sizeof defaults);
 }
 
 void mha_dropout_defaults(mha_dropout_options *options, size_t size)
 {
     static const mha_dropout_options defaults = MHA_DROPOUT_DEFAULTS;
-    fill(options, size, &defaults, sizeof defaults);
+    copy_defaults(options, size, &defaults, sizeof defaults);
 }

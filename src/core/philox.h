@@ -1,4 +1,4 @@
-/* Philox4x32-10: four 32-bit numbers from a counter and a key, with no state. Whoever asks for the same place gets the
+/* Philox4x32-10: four 32-bit numbers from a counter and a key, with no state. The same place gives the
  * same numbers, on any thread, in any order. (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011.) */
 #ifndef MHA_CORE_PHILOX_H
 #define MHA_CORE_PHILOX_H

@@ -25,4 +25,4 @@ void mha_pool_run(mha_pool *pool, int tasks, mha_task *task, void *arg)
 
 void mha_pool_end(mha_pool *pool) { (void)pool; }
 
-void mha_pool_relax(int tries) { (void)tries; } /* nobody else works */
+void mha_pool_relax(int tries) { (void)tries; } /* there is one thread */

@@ -25,7 +25,7 @@ typedef struct back {
     mha_tensor dy[MHA_IN];         /* of each product */
     mha_tensor dq, dk, dv;
     mha_tensor dsinks, dbias, dslopes; /* what attention writes, to be added; or none */
-    mha_tensor clean[MHA_IN];          /* of x, where it is not finite: without rows that nobody looked at; or none */
+    mha_tensor clean[MHA_IN];          /* of x, where it is not finite: without rows that no sequence owns; or none */
     bool broken[MHA_IN];
     mha_tensor dx; /* (rows,width) float32, where a target cannot take a product's rows; or none */
     float *partials;
@@ -167,7 +167,7 @@ static void lay_out(back *c, mha_arena *arena)
     bool type_fits = half ? c->dout.type == MHA_BFLOAT16 : wide || c->dout.type != p->out_weight.type;
     int64_t widest = 0;
     bool fits = type_fits && mha_as_rows(&c->dresult, c->dout, p->out_across);
-    bool padding = p->options.query_lengths.rank || mha_pass_has_strangers(p); /* which counts as zeros */
+    bool padding = p->options.query_lengths.rank || mha_pass_has_unowned_rows(p); /* which counts as zeros */
     c->dout_copied = s->out_projection && (!fits || padding);
     if (c->dout_copied) c->dresult = mha_arena_matrix(arena, s->compute, p->B * p->Tq, s->out_width);
     c->dhead_rows = mha_arena_matrix(arena, s->compute, p->B * p->Tq, s->heads * s->value_head_width);
@@ -235,7 +235,7 @@ static mha_status through_output(back *c)
     return MHA_OK;
 }
 
-static void add(back *c, mha_tensor to, mha_tensor from)
+static void add_gradient(back *c, mha_tensor to, mha_tensor from)
 {
     if (from.rank) c->ctx->backend->copy(c->ctx, to, from, true);
 }
@@ -244,7 +244,8 @@ static mha_status through_attention(back *c)
 {
     mha_pass *p = c->pass;
     mha_attention_gradients g = MHA_ATTENTION_NO_GRADIENTS;
-    bool ragged = mha_options_are_ragged(&p->options) && c->ctx->backend->remote; /* gradients of strangers stay */
+    bool ragged = mha_options_are_ragged(&p->options) &&
+                  c->ctx->backend->remote; /* gradients of rows without a sequence are left alone */
     for (int n = 0; ragged && n < p->projections; n++) c->ctx->backend->fill(c->ctx, c->dy[n], 0.0f);
     g.q = c->dq;
     g.k = c->dk;
@@ -255,9 +256,9 @@ static mha_status through_attention(back *c)
     g.importance = c->wanted.importance;
     const mha_attention_saved saved = {p->q, p->k, p->v, p->heads, p->softmax};
     TRY(mha_gradient_run(c->ctx, &g, &saved, c->dheads, none, &p->options, p->extra > 0));
-    add(c, c->parts.sinks, c->dsinks);
-    add(c, c->wanted.bias, c->dbias);
-    add(c, c->wanted.alibi_slopes, c->dslopes);
+    add_gradient(c, c->parts.sinks, c->dsinks);
+    add_gradient(c, c->wanted.bias, c->dbias);
+    add_gradient(c, c->wanted.alibi_slopes, c->dslopes);
     if (p->extra) {
         mha_extra_keys_call extra;
         TRY(mha_pass_extra_keys(p, none, &extra));

@@ -37,7 +37,7 @@ static size_t lay_out(mha_cache *c, char *base)
     return arena.too_large ? 0 : arena.used;
 }
 
-static mha_status make(mha_context *ctx, mha_cache **cache, mha_cache plan)
+static mha_status allocate_cache(mha_context *ctx, mha_cache **cache, mha_cache plan)
 {
     size_t bytes = lay_out(&plan, NULL);
     if (!bytes) return mha_fail(ctx, MHA_TOO_LARGE, "rows, capacity: such a cache has no place in memory");
@@ -76,7 +76,7 @@ mha_status mha_cache_create(mha_context *ctx, mha_cache **cache, const mha_layer
     const mha_layer_options *s = &layer->shape;
     mha_cache plan = {.backend = ctx->backend, .G = s->kv_heads, .D = s->head_width, .E = s->value_head_width};
     plan.k = plan.v = (mha_tensor){NULL, type, 4, {rows, s->kv_heads, capacity, 0}, {0, 0, 0, 0}};
-    return make(ctx, cache, plan);
+    return allocate_cache(ctx, cache, plan);
 }
 
 void mha_cache_free(mha_cache *cache)
@@ -221,8 +221,9 @@ static mha_status check_apart(const mha_pass *p, const mha_cache *c)
 }
 
 /* What every call of a cache comes to. x is the query, or the key of a call that only appends. */
-static mha_status run(mha_context *ctx, step *s, mha_layer *layer, mha_tensor out, const mha_attention_extras *extras,
-                      mha_tensor x, mha_tensor value, const mha_attention_options *options)
+static mha_status run_cached(mha_context *ctx, step *s, mha_layer *layer, mha_tensor out,
+                             const mha_attention_extras *extras, mha_tensor x, mha_tensor value,
+                             const mha_attention_options *options)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
     mha_succeed(ctx);
@@ -254,7 +255,7 @@ static mha_status run(mha_context *ctx, step *s, mha_layer *layer, mha_tensor ou
 mha_status mha_cache_append(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor key, mha_tensor value)
 {
     step s = {.cache = cache, .appends = true, .starts_name = "starts"};
-    return run(ctx, &s, layer, none, NULL, key, value, NULL);
+    return run_cached(ctx, &s, layer, none, NULL, key, value, NULL);
 }
 
 mha_status mha_cache_append_ragged(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor key,
@@ -263,21 +264,21 @@ mha_status mha_cache_append_ragged(mha_context *ctx, mha_cache *cache, mha_layer
     step s = {.cache = cache, .appends = true, .starts = starts, .starts_name = "starts"};
     if (ctx && !mha_is_given(starts))
         return mha_fail(ctx, MHA_BAD_ARGUMENT, "starts: is none, must be (B+1); mha_cache_append takes (B,T,*)");
-    return run(ctx, &s, layer, none, NULL, key, value, NULL);
+    return run_cached(ctx, &s, layer, none, NULL, key, value, NULL);
 }
 
 mha_status mha_cache_attend(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor out,
                             const mha_attention_extras *extras, mha_tensor query, const mha_attention_options *options)
 {
     step s = {.cache = cache, .attends = true, .starts_name = "query_starts"};
-    return run(ctx, &s, layer, out, extras, query, none, options);
+    return run_cached(ctx, &s, layer, out, extras, query, none, options);
 }
 
 mha_status mha_cache_step(mha_context *ctx, mha_cache *cache, mha_layer *layer, mha_tensor out,
                           const mha_attention_extras *extras, mha_tensor x, const mha_attention_options *options)
 {
     step s = {.cache = cache, .appends = true, .attends = true, .starts_name = "query_starts"};
-    return run(ctx, &s, layer, out, extras, x, none, options);
+    return run_cached(ctx, &s, layer, out, extras, x, none, options);
 }
 
 /* ---- Import and export ------------------------------------------------------------------------------------------ */
@@ -353,7 +354,7 @@ static void copy_row(mha_context *ctx, mha_cache *into, int64_t to, const mha_ca
     into->lengths[to] = length;
 }
 
-/* A row is overwritten once nobody needs what it holds. Where rows wait for each other in a ring, one of them is set
+/* A row is overwritten when its contents are no longer needed. Where rows wait for each other in a ring, one of them is set
  * aside first: `aside` is a cache of one row. */
 static void move_rows(mha_context *ctx, mha_cache *c, int64_t *from, int64_t *readers, mha_cache *aside)
 {
@@ -417,7 +418,7 @@ mha_status mha_cache_fork(mha_context *ctx, mha_cache **copy, const mha_cache *c
     MHA_NEED(ctx, copy);
     *copy = NULL;
     TRY(check_device(ctx, cache));
-    mha_status status = make(ctx, copy, *cache);
+    mha_status status = allocate_cache(ctx, copy, *cache);
     for (int64_t b = 0; *copy && b < mha_cache_rows(cache); b++) copy_row(ctx, *copy, b, cache, b);
     return status ? status : mha_call_end(ctx);
 }

@@ -34,7 +34,7 @@ mha_status mha_pass_attend(mha_pass *p)
     mha_attention_extras extras = mha_pass_extras(p);
     mha_tensor weights = p->maps.rank ? p->maps : p->extras.weights;
     TRY(mha_attention_forward(p->ctx, p->heads, &extras, p->q, p->k, p->v, &p->options));
-    if (mha_pass_has_strangers(p)) p->ctx->backend->clear(p->ctx, p->heads, 2, none, p->options.query_starts);
+    if (mha_pass_has_unowned_rows(p)) p->ctx->backend->clear(p->ctx, p->heads, 2, none, p->options.query_starts);
     if (p->extra) {
         mha_extra_keys_call extra;
         TRY(mha_pass_extra_keys(p, weights, &extra));

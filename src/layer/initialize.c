@@ -29,7 +29,7 @@ static void flush(writer *w)
     w->held = 0;
 }
 
-static void put(writer *w, float x)
+static void write_number(writer *w, float x)
 {
     w->piece[w->held++] = x;
     if (w->held == (int64_t)(sizeof w->piece / sizeof *w->piece)) flush(w);
@@ -41,7 +41,7 @@ static void fill_uniform(mha_context *ctx, mha_tensor part, uint64_t seed, uint3
     float scale = (float)bound, drawn[LANES];
     for (int64_t i = 0; i < mha_element_count(part); i++) {
         if (i % LANES == 0) draw(drawn, seed, number, (uint64_t)i / LANES);
-        put(&w, drawn[i % LANES] * scale);
+        write_number(&w, drawn[i % LANES] * scale);
     }
     flush(&w);
 }
@@ -57,7 +57,7 @@ static void fill_normal(mha_context *ctx, mha_tensor part, uint64_t seed, uint32
             draw(drawn, seed, number, 3 * (uint64_t)i + n);
             for (int lane = 0; lane < LANES; lane++) sum += drawn[lane];
         }
-        put(&w, sum * scale);
+        write_number(&w, sum * scale);
     }
     flush(&w);
 }

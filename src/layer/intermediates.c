@@ -34,7 +34,7 @@ void mha_pass_cut_intermediates(mha_pass *p)
     mha_attention_extras *x = &p->extras;
     x->q = mha_cut(x->q, 2, p->query_rows);
     x->heads = mha_cut(x->heads, 2, p->query_rows);
-    if (p->lengths) return; /* a cache: no key belongs to nobody, and Tk is not the number of rows that go in */
+    if (p->lengths) return; /* a cache: every key belongs to a sequence, and Tk is not the number of input rows */
     x->k = mha_cut(x->k, 2, p->key_rows);
     x->v = mha_cut(x->v, 2, p->key_rows);
 }
@@ -42,7 +42,7 @@ void mha_pass_cut_intermediates(mha_pass *p)
 void mha_pass_clear_padding(const mha_pass *p, mha_tensor x, int axis)
 {
     const mha_attention_options *o = &p->options;
-    if (o->query_lengths.rank || mha_pass_has_strangers(p))
+    if (o->query_lengths.rank || mha_pass_has_unowned_rows(p))
         p->ctx->backend->clear(p->ctx, x, axis, o->query_lengths, o->query_starts);
 }
 

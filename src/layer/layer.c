@@ -142,7 +142,7 @@ static mha_status made_by(mha_layer **layer, mha_status status)
 }
 
 /* A layer without parameters. */
-static mha_status make(mha_context *ctx, mha_layer **layer, const mha_layer_options *options)
+static mha_status make_bare_layer(mha_context *ctx, mha_layer **layer, const mha_layer_options *options)
 {
     mha_layer_options shape;
     mha_layer_parts parts;
@@ -166,7 +166,7 @@ static mha_status make(mha_context *ctx, mha_layer **layer, const mha_layer_opti
 mha_status mha_layer_create(mha_context *ctx, mha_layer **layer, const mha_layer_options *options, float *parameters)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
-    TRY(make(ctx, layer, options));
+    TRY(make_bare_layer(ctx, layer, options));
     mha_layer *made = *layer;
     size_t bytes = (size_t)made->count * sizeof(float) + MHA_ALIGNMENT;
     mha_tensor given = mha_tensor_1d(parameters, MHA_FLOAT32, made->count);
@@ -181,7 +181,7 @@ mha_status mha_layer_create_over(mha_context *ctx, mha_layer **layer, const mha_
                                  const mha_layer_weights *weights)
 {
     if (!ctx) return MHA_BAD_ARGUMENT;
-    TRY(make(ctx, layer, options));
+    TRY(make_bare_layer(ctx, layer, options));
     return made_by(layer, mha_layer_borrow(ctx, *layer, weights));
 }
 

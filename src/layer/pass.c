@@ -129,7 +129,7 @@ static mha_status check_places(mha_pass *p, mha_tensor given, const char *name, 
     return MHA_OK;
 }
 
-/* A tensor of one to four axes that somebody else will look at more closely. */
+/* A tensor of one to four axes whose sizes are checked elsewhere. */
 static mha_status check_some(mha_context *ctx, mha_tensor *t, const char *name, mha_role role)
 {
     if (!mha_is_given(*t)) return MHA_OK;

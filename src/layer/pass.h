@@ -97,7 +97,7 @@ static inline bool mha_pass_reads_starts(const mha_pass *p) { return !p->ctx->ba
 
 /* Whether there may be rows of queries that belong to no sequence: where the host cannot read the starts, they are not cut
  * off but become zeros. */
-static inline bool mha_pass_has_strangers(const mha_pass *p)
+static inline bool mha_pass_has_unowned_rows(const mha_pass *p)
 {
     return !mha_pass_reads_starts(p) && p->options.query_starts.rank;
 }

@@ -62,7 +62,7 @@ typedef struct pieces {
     int32_t count, room;
 } pieces;
 
-static bool grow(pieces *p)
+static bool reserve_pieces(pieces *p)
 {
     if (p->count + 1 < p->room) return true;
     int32_t room = p->room ? 2 * p->room : 64;
@@ -104,10 +104,10 @@ static bool find_pieces(pieces *p, const nn_sheet *s)
 {
     size_t cells = (size_t)(s->rows * s->columns);
     *p = (pieces){calloc(cells, sizeof *p->of), malloc(cells * sizeof *p->queue), NULL, 0, 0};
-    bool ok = p->of && p->queue && grow(p);
+    bool ok = p->of && p->queue && reserve_pieces(p);
     for (size_t i = 0; ok && i < cells; i++) {
         if (p->of[i] || s->ink[i] < NN_INK_LEAST) continue;
-        ok = grow(p);
+        ok = reserve_pieces(p);
         if (ok) flood(p, s, (int64_t)i);
     }
     return ok;

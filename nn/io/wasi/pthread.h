@@ -1,4 +1,4 @@
-/* Locks on a platform with one thread: nobody has to wait. */
+/* Locks on a platform with one thread: no lock is ever contended. */
 #ifndef NN_IO_WASI_PTHREAD_H
 #define NN_IO_WASI_PTHREAD_H
 

@@ -1,4 +1,4 @@
-/* Where nothing is saved: files are neither replaced nor locked, and whoever tries is told so. */
+/* For platforms without writing: replacing and locking files are errors. */
 #include "io/file_lock.h"
 #include "io/replace.h"
 

@@ -52,7 +52,7 @@ static char *read_token(nn_text_config *c, nn_json j)
     return NULL;
 }
 
-static void take(nn_text_config *c, const char *key, nn_json value)
+static void keep_setting(nn_text_config *c, const char *key, nn_json value)
 {
     int first = nn_json_peek(&value);
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
@@ -78,7 +78,7 @@ static void read_file(nn_text_config *c, const char *text, size_t size)
         if (!key) return;
         nn_json_peek(&j);
         j.at++; /* the colon */
-        take(c, key, j);
+        keep_setting(c, key, j);
         free(key);
         nn_json_skip(&j);
     }
@@ -248,7 +248,7 @@ static bool add_item(nn_load *l, nn_template *t, char what, int32_t type)
     return true;
 }
 
-static bool fill(nn_load *l, nn_template *t, const char *form, bool types)
+static bool make_template(nn_load *l, nn_template *t, const char *form, bool types)
 {
     int32_t type = 0;
     bool done = true;
@@ -275,6 +275,6 @@ bool nn_text_config_template(nn_load *l, const char *fallback)
         if (strcmp(class, forms[i].class) == 0) single = forms[i].single, pair = forms[i].pair;
     if (!single) single = "A", pair = "AB";
     if (l->config.add_bos == 1 && !strchr(single, 'b')) single = "bA", pair = "bAB";
-    return fill(l, &l->t->single, single, true) &&
-           fill(l, &l->t->pair, pair, strcmp(pair, "cAsBs") == 0 || strcmp(pair, "AB") == 0);
+    return make_template(l, &l->t->single, single, true) &&
+           make_template(l, &l->t->pair, pair, strcmp(pair, "cAsBs") == 0 || strcmp(pair, "AB") == 0);
 }

@@ -13,7 +13,7 @@ typedef struct scored {
     size_t count, room;
 } scored;
 
-static bool add(nn_load *l, scored *all, const char *piece, size_t size, double score)
+static bool add_scored_piece(nn_load *l, scored *all, const char *piece, size_t size, double score)
 {
     if (!isfinite(score) || nn_utf8_valid(piece, size) != size)
         return nn_fail(&l->to, "piece %zu is damaged", all->count);
@@ -89,10 +89,10 @@ static bool add_piece(nn_load *l, scored *all, const char *piece, size_t size, d
 {
     static const char *const names[] = {"<unk>", "<s>", "</s>"};
     char byte[8];
-    if (all->count < 3) return add(l, all, names[all->count], strlen(names[all->count]), score);
-    if (all->count >= 259) return add(l, all, piece, size, score);
+    if (all->count < 3) return add_scored_piece(l, all, names[all->count], strlen(names[all->count]), score);
+    if (all->count >= 259) return add_scored_piece(l, all, piece, size, score);
     snprintf(byte, sizeof byte, "<0x%02X>", (unsigned)(all->count - 3));
-    return add(l, all, byte, 6, score);
+    return add_scored_piece(l, all, byte, 6, score);
 }
 
 bool nn_load_llama2c(nn_load *l, const char *bytes, size_t size)
@@ -147,7 +147,7 @@ bool nn_load_llama2c_json(nn_load *l, const char *text, size_t size)
                nn_json_peek(&list) == '"' && (piece = nn_json_copy(&list, &length)) && nn_json_more(&list, ']') &&
                nn_json_real(&list, &score) && !nn_json_more(&list, ']');
         if (!done) nn_fail(&l->to, "piece %zu must be a text and a score", all.count);
-        else done = add(l, &all, piece, length, score);
+        else done = add_scored_piece(l, &all, piece, length, score);
         free(piece);
     }
     done = done &&

@@ -125,8 +125,8 @@ static bool ends_with(const char *name, const char *ending)
     return n >= tail && strcmp(name + n - tail, ending) == 0;
 }
 
-static nn_tokenizer *read(const char *name, const char *folder, const char *bytes, size_t size, nn_open_options options,
-                          char *error, size_t error_size)
+static nn_tokenizer *read_tokenizer(const char *name, const char *folder, const char *bytes, size_t size,
+                                    nn_open_options options, char *error, size_t error_size)
 {
     nn_load l = {.t = nn_tokenizer_make(),
                  .to = {name, error, error_size},
@@ -155,7 +155,7 @@ static nn_tokenizer *read(const char *name, const char *folder, const char *byte
 nn_tokenizer *nn_tokenizer_read(const char *name, const char *bytes, size_t size, nn_open_options options, char *error,
                                 size_t error_size)
 {
-    return read(name, NULL, bytes, size, options, error, error_size);
+    return read_tokenizer(name, NULL, bytes, size, options, error, error_size);
 }
 
 /* ---- Paths --------------------------------------------------------------------------------------------------------- */
@@ -206,7 +206,7 @@ nn_tokenizer *nn_tokenizer_open(const char *path, nn_open_options options, char 
         char *slash = strrchr(place, '/');
         if (slash == place) slash++;
         if (slash) *slash = 0;
-        t = read(file, slash ? place : ".", bytes, size, options, error, error_size);
+        t = read_tokenizer(file, slash ? place : ".", bytes, size, options, error, error_size);
     }
     if (t) t->file = file;
     else free(file);

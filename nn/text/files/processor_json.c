@@ -242,7 +242,7 @@ bool nn_load_processor(nn_load *l, const nn_json *at)
 
 /* ---- Decoders ---------------------------------------------------------------------------------------------------- */
 
-static bool put(nn_load *l, nn_decoders *d, nn_decode *decode, nn_decoder **made)
+static bool add_decoder(nn_load *l, nn_decoders *d, nn_decode *decode, nn_decoder **made)
 {
     *made = nn_decoders_add(d, decode);
     return *made || nn_load_memory(l);
@@ -251,7 +251,7 @@ static bool put(nn_load *l, nn_decoders *d, nn_decode *decode, nn_decoder **made
 static bool plain(nn_load *l, nn_decoders *d, nn_decode *decode)
 {
     nn_decoder *made;
-    return put(l, d, decode, &made);
+    return add_decoder(l, d, decode, &made);
 }
 
 static bool bytes_decoder(nn_load *l, const nn_fields *f, void *d) { return (void)f, plain(l, d, nn_decode_bytes); }
@@ -261,14 +261,14 @@ static bool fuse(nn_load *l, const nn_fields *f, void *d) { return (void)f, plai
 static bool replace_decoder(nn_load *l, const nn_fields *f, void *into)
 {
     nn_decoder *d;
-    return put(l, into, nn_decode_replace, &d) && nn_load_pattern(l, f, &d->pattern) && nn_fields_need(f, "content") &&
-           nn_fields_text(f, "content", &d->content, &d->content_size);
+    return add_decoder(l, into, nn_decode_replace, &d) && nn_load_pattern(l, f, &d->pattern) &&
+           nn_fields_need(f, "content") && nn_fields_text(f, "content", &d->content, &d->content_size);
 }
 
 static bool strip_decoder(nn_load *l, const nn_fields *f, void *into)
 {
     nn_decoder *d;
-    return put(l, into, nn_decode_strip, &d) && nn_load_code(l, f, "content", &d->code) &&
+    return add_decoder(l, into, nn_decode_strip, &d) && nn_load_code(l, f, "content", &d->code) &&
            nn_fields_integer(f, "start", 0, INT64_MAX, &d->start) &&
            nn_fields_integer(f, "stop", 0, INT64_MAX, &d->stop);
 }
@@ -278,7 +278,7 @@ static bool metaspace_decoder(nn_load *l, const nn_fields *f, void *into)
     nn_decoder *d;
     char *scheme = NULL;
     bool prefix = true;
-    if (!put(l, into, nn_decode_metaspace, &d) || !nn_load_code(l, f, "replacement", &d->code) ||
+    if (!add_decoder(l, into, nn_decode_metaspace, &d) || !nn_load_code(l, f, "replacement", &d->code) ||
         !nn_fields_text(f, "prepend_scheme", &scheme, NULL) || !nn_fields_bool(f, "add_prefix_space", &prefix)) {
         free(scheme);
         return false;
@@ -291,21 +291,21 @@ static bool metaspace_decoder(nn_load *l, const nn_fields *f, void *into)
 static bool wordpiece_decoder(nn_load *l, const nn_fields *f, void *into)
 {
     nn_decoder *d;
-    return put(l, into, nn_decode_wordpiece, &d) && nn_fields_need(f, "prefix") &&
+    return add_decoder(l, into, nn_decode_wordpiece, &d) && nn_fields_need(f, "prefix") &&
            nn_fields_text(f, "prefix", &d->content, &d->content_size) && nn_fields_bool(f, "cleanup", &d->flag);
 }
 
 static bool bpe_decoder(nn_load *l, const nn_fields *f, void *into)
 {
     nn_decoder *d;
-    return put(l, into, nn_decode_bpe, &d) && nn_fields_need(f, "suffix") &&
+    return add_decoder(l, into, nn_decode_bpe, &d) && nn_fields_need(f, "suffix") &&
            nn_fields_text(f, "suffix", &d->content, &d->content_size);
 }
 
 static bool ctc(nn_load *l, const nn_fields *f, void *into)
 {
     nn_decoder *d;
-    return put(l, into, nn_decode_ctc, &d) && nn_fields_need(f, "pad_token") &&
+    return add_decoder(l, into, nn_decode_ctc, &d) && nn_fields_need(f, "pad_token") &&
            nn_fields_text(f, "pad_token", &d->content, &d->content_size) &&
            nn_fields_text(f, "word_delimiter_token", &d->word, &d->word_size) && nn_fields_bool(f, "cleanup", &d->flag);
 }
