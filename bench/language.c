@@ -127,8 +127,8 @@ static bool save(const language_bench *b, char error[200])
         items[b->c.count] = nn_safetensors_item_dense("bench.prompt", NN_SAFETENSORS_I32, 1, &b->prompt, b->text);
         items[b->c.count + 1] =
             nn_safetensors_item_dense("bench.logits", NN_SAFETENSORS_F32, 1, &b->classes, b->logits[0]);
-        good = nn_safetensors_write(path, items, (size_t)b->c.count + 2, notes, sizeof notes / sizeof *notes, why,
-                                    sizeof why);
+        good = !nn_safetensors_write(path, items, (size_t)b->c.count + 2, notes, sizeof notes / sizeof *notes, why,
+                                     sizeof why);
         if (!good) snprintf(error, 200, "%s: cannot save its arrays: %.140s", b->shape->name, why);
     } else snprintf(error, 200, "%s: not enough memory", b->shape->name);
     free(items);

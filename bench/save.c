@@ -74,7 +74,7 @@ bool bench_save(const bench_setting *set, bench_about about, const bench_saved *
     nn_replacement_put(&to, size, sizeof size);
     nn_replacement_put(&to, header, length);
     for (int i = 0; i < count; i++) nn_replacement_put(&to, arrays[i].tensor.data, (size_t)bytes_of(&arrays[i].tensor));
-    if (nn_replacement_end(&to)) return true;
+    if (!nn_replacement_end(&to)) return true;
     snprintf(error, 200, "%s: cannot save its arrays: %.140s", about.shape, why);
     return false;
 }

@@ -235,7 +235,7 @@ bool bench_draw_scaling(const char *path, const bench_curves *c, const char *abo
              "Logarithmic axes. Dashed: a line of that power. Unfused: the scores of a head in memory; left out from 4 "
              "GiB on.");
     nn_buffer_puts(&out, "</svg>\n");
-    bool written = nn_buffer_save(&out, path, error, error_size);
+    bool written = !nn_buffer_save(&out, path, error, error_size);
     nn_buffer_free(&out);
     return written;
 }

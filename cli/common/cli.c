@@ -137,8 +137,8 @@ bool cli_can_write(const char *path)
 {
     char error[600];
     nn_replacement to;
-    bool good = nn_replacement_begin(&to, path, error, sizeof error);
-    nn_replacement_fail(&to, "cancelled");
+    bool good = !nn_replacement_begin(&to, path, error, sizeof error);
+    nn_replacement_fail(&to, MHA_BAD_ARGUMENT, "cancelled");
     nn_replacement_end(&to);
     if (!good) cli_error("%s", error);
     return good;

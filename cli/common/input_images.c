@@ -140,7 +140,7 @@ static bool add_file(input_images *e, input_image *to)
     if (in.channels > 1) return add_picture(e, to, &in);
     nn_image picture;
     char error[600];
-    if (!nn_image_open(&picture, to->word, error, sizeof error)) return cli_error("%s", error);
+    if (nn_image_open(&picture, to->word, error, sizeof error)) return cli_error("%s", error);
     bool ok = fit_file(e, to, &picture, &in);
     nn_image_free(&picture);
     return ok && name_it(to, "%s", to->word);

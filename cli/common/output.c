@@ -9,7 +9,7 @@
 bool output_claim(nn_file_lock *lock, const char *path)
 {
     char error[600];
-    if (!path || nn_file_lock_take(lock, path, error, sizeof error)) return true;
+    if (!path || !nn_file_lock_take(lock, path, error, sizeof error)) return true;
     return cli_error("%s", error);
 }
 
@@ -36,6 +36,6 @@ bool output_same(const char *a, const char *b)
 bool output_fits(const char *path, int64_t bytes)
 {
     char error[600];
-    if (!path || nn_replacement_fits(path, bytes, error, sizeof error)) return true;
+    if (!path || !nn_replacement_fits(path, bytes, error, sizeof error)) return true;
     return cli_error("%s", error);
 }

@@ -28,7 +28,8 @@ char *texts_read(const char *path, size_t *length)
 {
     char error[600];
     if (strcmp(path, "-") == 0) return read_standard(length);
-    char *text = nn_source_text(path, TEXTS_FILE_MOST, length, error, sizeof error);
+    char *text;
+    nn_source_text(&text, path, TEXTS_FILE_MOST, length, error, sizeof error);
     if (!text) cli_error("%s", error);
     return text;
 }

@@ -24,7 +24,7 @@ bool tokenizer_open(mha_tokenizer **tokenizer, mha_context *ctx, const char *mod
     mha_tokenizer_options o = MHA_TOKENIZER_DEFAULTS;
     o.target = target;
     char place[4096], why[600];
-    if (!nn_hub_place(place, sizeof place, model, why, sizeof why)) return !mha_context_fail(ctx, MHA_BAD_FILE, why);
+    if (nn_hub_place(place, sizeof place, model, why, sizeof why)) return !mha_context_fail(ctx, MHA_BAD_FILE, why);
     if (!given && !find(path, sizeof path, place))
         return !mha_context_fail(ctx, MHA_BAD_ARGUMENT, "the path of the model is too long");
     progress_begin("opening the tokenizer of %s", model);

@@ -71,7 +71,7 @@ static void run_onnx(mha_context *ctx, const char *folder, const char *name, con
     nn_safetensors *file = NULL;
     if (path) {
         snprintf(path, room, "%s/%s", folder, name);
-        file = nn_safetensors_open(path, error, sizeof error);
+        nn_safetensors_open(&file, path, error, sizeof error);
     }
     if (file) result = onnx_run(ctx, file);
     else

@@ -228,7 +228,7 @@ static bool run_case(model_case *c, const char *folder, const char *name)
     if (!join(path, sizeof path, folder, name, "") ||
         !join(expected, sizeof expected, folder, name, "expected.safetensors"))
         return model_case_fail(c, "the path is too long");
-    c->expected = nn_safetensors_open(expected, error, sizeof error);
+    nn_safetensors_open(&c->expected, expected, error, sizeof error);
     if (!c->expected) return model_case_fail(c, "%s", error);
     if (mha_model_open(c->ctx, &c->model, path, NULL)) return model_case_fail(c, "%s", mha_context_error(c->ctx));
     const char *kind = nn_safetensors_metadata(c->expected, "kind");

@@ -183,7 +183,7 @@ void conformance_run_tokenizer(mha_context *ctx, const char *folder, const char 
     runner r = {.ctx = ctx};
     char *text = NULL;
     if (join(path, sizeof path, folder, name, "cases.json"))
-        text = nn_source_text(path, MOST, &size, error, sizeof error);
+        nn_source_text(&text, path, MOST, &size, error, sizeof error);
     if (text) {
         r.scratch = malloc(size + 1);
         r.second = malloc(size + 1);

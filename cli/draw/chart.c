@@ -303,7 +303,7 @@ bool chart_write(const char *path, const chart *c, char *error, size_t error_siz
 {
     nn_buffer out = {0};
     put_chart(&out, c);
-    bool written = nn_buffer_save(&out, path, error, error_size);
+    bool written = !nn_buffer_save(&out, path, error, error_size);
     nn_buffer_free(&out);
     return written;
 }

@@ -134,7 +134,7 @@ bool flow_save(const flow *f, const char *path, char *error, size_t error_size)
     nn_buffer out = {0};
     if (ends(path, ".svg")) flow_put_svg(&out, f);
     else flow_put_mermaid(&out, f);
-    bool written = nn_buffer_save(&out, path, error, error_size);
+    bool written = !nn_buffer_save(&out, path, error, error_size);
     nn_buffer_free(&out);
     return written;
 }

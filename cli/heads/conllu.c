@@ -247,7 +247,8 @@ bool conllu_read(conllu *c, const char *path, int64_t most, char *error, size_t 
 {
     *c = (conllu){0};
     reader *r = calloc(1, sizeof *r);
-    char *text = r ? nn_source_text(path, FILE_MOST, NULL, error, error_size) : NULL;
+    char *text = NULL;
+    if (r) nn_source_text(&text, path, FILE_MOST, NULL, error, error_size);
     if (!r) snprintf(error, error_size, "%s: not enough memory", path);
     bool ok = text;
     if (ok) {

@@ -64,7 +64,8 @@ static bool is_known(const char *name)
 bool layer_input_is(const char *path)
 {
     char error[400];
-    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, sizeof error);
     bool is = file && nn_safetensors_find(file, "query");
     for (size_t i = 0; is && i < nn_safetensors_count(file); i++) is = is_known(nn_safetensors_get(file, i)->name);
     nn_safetensors_free(file);

@@ -220,7 +220,7 @@ int cmd_layer(int argc, char **argv)
     if (!ctx || (device_is_gpu(r.device) && !(gpu = device_context(r.device, 0)))) goto out;
     if (!open_layer(&file, &info, ctx, &r)) goto out;
     mha_layer *layer = mha_layer_file_layer(file);
-    input = nn_safetensors_open(r.input, error, sizeof error);
+    nn_safetensors_open(&input, r.input, error, sizeof error);
     if (!input) {
         cli_error("%s", error);
         goto out;

@@ -196,7 +196,7 @@ bool layer_run(mha_context *ctx, const mha_layer_file *file, const layer_input *
     if (ok && r->grad) ok = make_gradients(&m, file);
     ok = ok && compute(&m, layer, r);
     const nn_safetensors_pair note = {"weights.axes", axes_of(in, r->weights)};
-    if (ok && !nn_safetensors_write(r->output, m.items, m.item_count, &note, r->weights ? 1 : 0, error, sizeof error))
+    if (ok && nn_safetensors_write(r->output, m.items, m.item_count, &note, r->weights ? 1 : 0, error, sizeof error))
         ok = cli_error("%s", error);
     for (int i = 0; i < m.owned_count; i++) free(m.owned[i]);
     return ok;

@@ -80,7 +80,7 @@ bool canvas_png(const char *path, double width, double height, canvas_draw draw,
     }
     memset(p.points, 255, bytes);
     draw(&p.base, arg);
-    bool ok = nn_image_write_png(path, p.points, p.height, p.width, CHANNELS, error, error_size);
+    bool ok = !nn_image_write_png(path, p.points, p.height, p.width, CHANNELS, error, error_size);
     free(p.points);
     return ok;
 }

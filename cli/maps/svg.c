@@ -94,5 +94,5 @@ bool canvas_svg(const char *path, double width, double height, const char *title
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n");
     draw(&s.base, arg);
     put(&s, "</svg>\n");
-    return nn_replacement_end(&s.to);
+    return !nn_replacement_end(&s.to);
 }

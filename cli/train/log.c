@@ -56,7 +56,7 @@ bool train_log_begin(const train_session *s, char *error, size_t error_size)
     nn_buffer out = {0};
     put_start(&out, s);
     for (int64_t n = 0; n < s->info.step / s->info.steps_per_epoch; n++) put_epoch(&out, s, n);
-    bool written = nn_buffer_save(&out, s->log, error, error_size);
+    bool written = !nn_buffer_save(&out, s->log, error, error_size);
     nn_buffer_free(&out);
     return written;
 }

@@ -116,7 +116,7 @@ bool sweep_file_write(const sweep *s, const char *path, char *error, size_t erro
         comma = true;
     }
     nn_buffer_puts(&out, "\n ]}\n");
-    bool written = nn_buffer_save(&out, path, error, error_size);
+    bool written = !nn_buffer_save(&out, path, error, error_size);
     nn_buffer_free(&out);
     return written;
 }
@@ -220,7 +220,9 @@ bool sweep_file_read(sweep *s, const char *path)
     char error[600] = "";
     size_t size = 0;
     nn_buffer own = {0};
-    char *text = nn_source_text(path, FILE_MOST, &size, error, sizeof error), *word = text ? malloc(size + 1) : NULL;
+    char *text;
+    nn_source_text(&text, path, FILE_MOST, &size, error, sizeof error);
+    char *word = text ? malloc(size + 1) : NULL;
     put_settings(&own, s);
     nn_buffer_putc(&own, 0);
     bool good = false;

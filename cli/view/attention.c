@@ -212,7 +212,7 @@ bool view_weights_json(nn_buffer *out, mha_context *ctx, view_weights *w)
     char error[600];
     view_tokens tokens = {0};
     const nn_safetensors_tensor *tensor = NULL;
-    w->file = nn_safetensors_open(w->path, error, sizeof error);
+    nn_safetensors_open(&w->file, w->path, error, sizeof error);
     if (!w->file) cli_error("%s", error);
     bool ok = w->file && (tensor = choose(w)) && take_shape(w, tensor) && view_tokens_read(&tokens, w);
     ok = ok && pool(w, ctx, tensor);
@@ -254,7 +254,8 @@ bool view_weights_are_in(const char *path, mha_context *ctx)
 {
     char error[600];
     bool found = false;
-    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, sizeof error);
     if (!file) return false;
     bool model = nn_safetensors_find(file, "patch_embed.proj.weight");
     for (size_t i = 0; !model && !found && i < nn_safetensors_count(file); i++) {

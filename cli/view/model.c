@@ -83,7 +83,7 @@ static bool put_file(nn_buffer *out, const char *path)
 {
     char error[600];
     nn_source from;
-    bool ok = nn_source_open(&from, path, error, sizeof error);
+    bool ok = !nn_source_open(&from, path, error, sizeof error);
     size_t size = ok ? (size_t)from.size : 0;
     unsigned char *bytes = ok ? malloc(size + 1) : NULL;
     if (ok && !bytes) ok = cli_error("%s: out of memory", path);

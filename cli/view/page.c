@@ -151,7 +151,7 @@ bool view_page_write(const char *path, const char *title, const nn_buffer *data,
     nn_buffer out = {0};
     put_page(&out, &p);
     if (data->failed) out.failed = true; /* never write a page with incomplete data */
-    bool ok = nn_buffer_save(&out, path, error, error_size);
+    bool ok = !nn_buffer_save(&out, path, error, error_size);
     *bytes = out.size;
     nn_buffer_free(&out);
     return ok;

@@ -40,7 +40,8 @@ static bool from_lines(list *l, const char *path)
 {
     char error[600];
     size_t size = 0, lines = 1;
-    char *text = nn_source_text(path, FILE_MOST, &size, error, sizeof error);
+    char *text;
+    nn_source_text(&text, path, FILE_MOST, &size, error, sizeof error);
     if (!text) cli_error("%s", error);
     for (const char *c = text; text && *c; c++) lines += *c == '\n';
     bool ok = text && list_make(l, size, lines);

@@ -15,7 +15,7 @@ static void put_bytes(nn_buffer *out, const char *name, const nn_buffer *bytes, 
 {
     nn_buffer gzipped = {0};
     nn_buffer_printf(out, ",\"%s\":", name);
-    if (packed && !nn_gzip(&gzipped, bytes->bytes, bytes->size)) out->failed = true;
+    if (packed && nn_gzip(&gzipped, bytes->bytes, bytes->size)) out->failed = true;
     if (packed) view_base64(out, gzipped.bytes, gzipped.size);
     else view_base64(out, bytes->bytes, bytes->size);
     if (bytes->failed) out->failed = true;
@@ -44,7 +44,7 @@ static int64_t put_part(nn_buffer *out, const mha_data *data, mha_data_part part
 static bool can_pack(void)
 {
     nn_buffer trial = {0};
-    bool packs = nn_gzip(&trial, "", 1);
+    bool packs = !nn_gzip(&trial, "", 1);
     nn_buffer_free(&trial);
     return packs;
 }

@@ -13,7 +13,7 @@
 #ifndef NN_DATA_IDX_H
 #define NN_DATA_IDX_H
 
-#include <stdbool.h>
+#include <mha.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,10 +24,10 @@ typedef struct nn_idx {
     unsigned char *data; /* owned by the caller; never NULL */
 } nn_idx;
 
-/* Reads a file, or `size` bytes of one in memory (`name` replaces the path in messages). Returns false on error, with
- * one line in `error`, of `error_size` bytes (240 are enough unless the path is long), and `file` zeroed. */
-bool nn_idx_open(nn_idx *file, const char *path, char *error, size_t error_size);
-bool nn_idx_parse(nn_idx *file, const void *bytes, size_t size, const char *name, char *error, size_t error_size);
+/* Reads a file, or `size` bytes of one in memory (`name` replaces the path in messages). On error, `error`,
+ * of `error_size` bytes (240 are enough unless the path is long), gets one line, and `file` is zeroed. */
+mha_status nn_idx_open(nn_idx *file, const char *path, char *error, size_t error_size);
+mha_status nn_idx_parse(nn_idx *file, const void *bytes, size_t size, const char *name, char *error, size_t error_size);
 
 /* Frees the data. A zeroed file is legal. */
 void nn_idx_free(nn_idx *file);

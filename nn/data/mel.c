@@ -134,11 +134,12 @@ static void window(plan *p, int64_t frame, int64_t frames, const float *samples,
     }
 }
 
-bool nn_mel_features(float *features, int bins, int64_t frames, const float *samples, int64_t count)
+mha_status nn_mel_features(float *features, int bins, int64_t frames, const float *samples, int64_t count)
 {
-    plan *p = bins > 0 && bins <= NN_MEL_MAX_BINS && frames >= NN_MEL_MIN_FRAMES ? make_plan(bins) : NULL;
     double most = -10;
-    if (!p) return false;
+    if (bins < 1 || bins > NN_MEL_MAX_BINS || frames < NN_MEL_MIN_FRAMES) return MHA_BAD_SHAPE;
+    plan *p = make_plan(bins);
+    if (!p) return MHA_NO_MEMORY;
     if (count > frames * NN_MEL_HOP) count = frames * NN_MEL_HOP;
     for (int64_t frame = 0; frame < frames; frame += LANES) {
         int64_t lanes = frames - frame < LANES ? frames - frame : LANES;
@@ -158,5 +159,5 @@ bool nn_mel_features(float *features, int bins, int64_t frames, const float *sam
     }
     for (int64_t i = 0; i < bins * frames; i++) features[i] = (float)((fmax(features[i], most - 8) + 4) / 4);
     free(p);
-    return true;
+    return MHA_OK;
 }

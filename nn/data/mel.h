@@ -9,14 +9,13 @@
 #ifndef NN_DATA_MEL_H
 #define NN_DATA_MEL_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include <mha.h>
 
 enum { NN_MEL_RATE = 16000, NN_MEL_HOP = 160, NN_MEL_MIN_FRAMES = 2, NN_MEL_MAX_BINS = 1024 };
 
 /* features (bins, frames) of `count` samples at NN_MEL_RATE, padded with silence or cut to frames * NN_MEL_HOP samples:
  * 3000 frames are the 30 seconds of Whisper. At least NN_MEL_MIN_FRAMES frames, 1 to NN_MEL_MAX_BINS bins; samples are
- * finite. Returns false if a size is out of range or memory is missing. */
-bool nn_mel_features(float *features, int bins, int64_t frames, const float *samples, int64_t count);
+ * finite. Returns MHA_OK, MHA_BAD_SHAPE (a size is out of range) or MHA_NO_MEMORY. */
+mha_status nn_mel_features(float *features, int bins, int64_t frames, const float *samples, int64_t count);
 
 #endif

@@ -25,22 +25,28 @@ typedef struct reading {
     size_t error_size;
 } reading;
 
-__attribute__((format(printf, 3, 4))) static bool fail(reading *r, const char *path, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static mha_status refuse(const reading *r, const char *path, const char *format,
+                                                               ...)
 {
     char line[300];
     va_list args;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    return nn_fail_because(&(nn_failure){path, r->error, r->error_size}, line);
+    return nn_error_because(&(nn_failure){path, r->error, r->error_size}, MHA_BAD_FILE, line);
+}
+
+static mha_status no_memory(const reading *r)
+{
+    return nn_error(&(nn_failure){r->folder, r->error, r->error_size}, MHA_NO_MEMORY, "out of memory");
 }
 
 /* ---- Finding the files ------------------------------------------------------------------------------------------ */
 
 static const char *kind(int file) { return file % 2 ? "idx1" : "idx3"; }
 
-/* Sets r->path[file] to the first existing spelling of the file's name. Returns false if out of memory. */
-static bool find(reading *r, int file)
+/* Sets r->path[file] to the first existing spelling of the file's name. */
+static mha_status find(reading *r, int file)
 {
     static const struct {
         char joint;
@@ -49,92 +55,99 @@ static bool find(reading *r, int file)
     struct stat about;
     size_t room = strlen(r->folder) + 40;
     char *path = malloc(room);
-    if (!path) return fail(r, r->folder, "out of memory");
+    if (!path) return no_memory(r);
     for (int i = 0; i < SPELLINGS; i++) {
         snprintf(path, room, "%s/%s%c%s-ubyte%s", r->folder, stems[file], spellings[i].joint, kind(file),
                  spellings[i].end);
         if (stat(path, &about) == 0 || errno != ENOENT) { /* other errors are reported when the file is opened */
             r->path[file] = path;
-            return true;
+            return MHA_OK;
         }
     }
     free(path);
-    return true;
+    return MHA_OK;
 }
 
-static bool find_all(reading *r)
+static mha_status find_all(reading *r)
 {
     struct stat about;
     char missing[200] = "";
     size_t n = 0;
     int count = 0;
-    if (stat(r->folder, &about) != 0) return fail(r, r->folder, "%s", strerror(errno));
-    if (!S_ISDIR(about.st_mode)) return fail(r, r->folder, "%s", strerror(ENOTDIR));
+    if (stat(r->folder, &about) != 0) return refuse(r, r->folder, "%s", strerror(errno));
+    if (!S_ISDIR(about.st_mode)) return refuse(r, r->folder, "%s", strerror(ENOTDIR));
     for (int i = 0; i < FILES; i++) {
-        if (!find(r, i)) return false;
+        TRY(find(r, i));
         if (r->path[i]) continue;
         n += (size_t)snprintf(missing + n, sizeof missing - n, "%s%s-%s-ubyte", count++ ? ", " : "", stems[i], kind(i));
     }
-    return !count || fail(r, r->folder, "%s %s missing; tried plain, with .gz and with '.' before idx", missing,
-                          count > 1 ? "are" : "is");
+    if (!count) return MHA_OK;
+    return refuse(r, r->folder, "%s %s missing; tried plain, with .gz and with '.' before idx", missing,
+                  count > 1 ? "are" : "is");
 }
 
 /* ---- Reading the files ------------------------------------------------------------------------------------------ */
 
-static bool check_part(reading *r, int file, const nn_idx *images, const nn_idx *labels)
+static mha_status check_part(reading *r, int file, const nn_idx *images, const nn_idx *labels)
 {
     const char *path = r->path[file], *beside = r->path[file + 1];
     if (images->rank == 1 && labels->rank == 3)
-        return fail(r, path, "contains labels and the label file contains images: the two are swapped");
-    if (images->rank != 3) return fail(r, path, "contains labels, not images");
-    if (labels->rank != 1) return fail(r, beside, "contains images, not labels");
+        return refuse(r, path, "contains labels and the label file contains images: the two are swapped");
+    if (images->rank != 3) return refuse(r, path, "contains labels, not images");
+    if (labels->rank != 1) return refuse(r, beside, "contains images, not labels");
     if (!images->count)
-        return fail(r, path, "%" PRId64 " images of %" PRId64 " x %" PRId64 " are nothing to learn from",
-                    images->size[0], images->size[1], images->size[2]);
+        return refuse(r, path, "%" PRId64 " images of %" PRId64 " x %" PRId64 " are nothing to learn from",
+                      images->size[0], images->size[1], images->size[2]);
     if (images->size[0] != labels->count)
-        return fail(r, beside, "%" PRId64 " labels, but there are %" PRId64 " images", labels->count, images->size[0]);
+        return refuse(r, beside, "%" PRId64 " labels, but there are %" PRId64 " images", labels->count,
+                      images->size[0]);
     for (int64_t i = 0; i < labels->count; i++)
         if (labels->data[i] >= NN_MNIST_CLASSES)
-            return fail(r, beside, "label %" PRId64 " is %d, but labels go from 0 to %d", i, labels->data[i],
-                        NN_MNIST_CLASSES - 1);
-    return true;
+            return refuse(r, beside, "label %" PRId64 " is %d, but labels go from 0 to %d", i, labels->data[i],
+                          NN_MNIST_CLASSES - 1);
+    return MHA_OK;
 }
 
 /* Two files: `file` with images and the next one with labels. */
-static bool read_part(reading *r, int file, nn_mnist *set, nn_mnist_part *part)
+static mha_status read_part(reading *r, int file, nn_mnist *set, nn_mnist_part *part)
 {
     nn_idx images, labels = {0};
-    bool ok = nn_idx_open(&images, r->path[file], r->error, r->error_size) &&
-              nn_idx_open(&labels, r->path[file + 1], r->error, r->error_size) && check_part(r, file, &images, &labels);
-    if (ok && set->rows && (images.size[1] != set->rows || images.size[2] != set->columns))
-        ok = fail(r, r->path[file],
-                  "images of %" PRId64 " x %" PRId64 ", but those of training are %" PRId64 " x %" PRId64,
-                  images.size[1], images.size[2], set->rows, set->columns);
-    if (!ok) {
+    mha_status status = nn_idx_open(&images, r->path[file], r->error, r->error_size);
+    if (!status) status = nn_idx_open(&labels, r->path[file + 1], r->error, r->error_size);
+    if (!status) status = check_part(r, file, &images, &labels);
+    if (!status && set->rows && (images.size[1] != set->rows || images.size[2] != set->columns))
+        status = refuse(r, r->path[file],
+                        "images of %" PRId64 " x %" PRId64 ", but those of training are %" PRId64 " x %" PRId64,
+                        images.size[1], images.size[2], set->rows, set->columns);
+    if (status) {
         nn_idx_free(&images);
         nn_idx_free(&labels);
-        return false;
+        return status;
     }
     set->rows = images.size[1];
     set->columns = images.size[2];
     *part = (nn_mnist_part){.count = labels.count, .images = images.data, .labels = labels.data};
-    return true;
+    return MHA_OK;
 }
 
-nn_mnist *nn_mnist_open(const char *folder, char *error, size_t error_size)
+static mha_status read_set(reading *r, nn_mnist *set)
+{
+    if (!(set->name = strdup(r->folder))) return no_memory(r);
+    TRY(find_all(r));
+    TRY(read_part(r, 0, set, &set->train));
+    return read_part(r, 2, set, &set->test);
+}
+
+mha_status nn_mnist_open(nn_mnist **out, const char *folder, char *error, size_t error_size)
 {
     reading r = {.folder = folder, .error = error, .error_size = error_size};
     nn_mnist *set = calloc(1, sizeof *set);
-    if (!set || !(set->name = strdup(folder))) {
-        fail(&r, folder, "out of memory");
-        free(set);
-        return NULL;
-    }
-    bool ok = find_all(&r) && read_part(&r, 0, set, &set->train) && read_part(&r, 2, set, &set->test);
+    *out = NULL;
+    mha_status status = set ? read_set(&r, set) : no_memory(&r);
     for (int i = 0; i < FILES; i++) free(r.path[i]);
-    if (ok) return set;
-    nn_mnist_free(set);
-    return NULL;
+    if (status) nn_mnist_free(set);
+    else *out = set;
+    return status;
 }
 
 void nn_mnist_free(nn_mnist *set)

@@ -1,7 +1,8 @@
 /* A data set of small grey images with labels from 0 to 9: MNIST, Fashion-MNIST, which has the same file names, or the
  * synthetic digits of digits.h.
  *
- *     nn_mnist *set = nn_mnist_open("/usr/share/datasets/fashion-mnist", error, sizeof error);
+ *     nn_mnist *set;
+ *     if (nn_mnist_open(&set, "/usr/share/datasets/fashion-mnist", error, sizeof error)) puts(error);
  *     const unsigned char *image = nn_mnist_image(set, &set->test, 7);
  *     nn_mnist_free(set);
  *
@@ -10,6 +11,7 @@
 #ifndef NN_DATA_MNIST_H
 #define NN_DATA_MNIST_H
 
+#include <mha.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,9 +37,9 @@ typedef struct nn_mnist {
  *
  * each also with '.' instead of the '-' before idx, and each plain or with .gz appended; the first one that exists is
  * used, in this order: plain, with '.', gzipped, with both. The set is validated: as many labels as images, at least
- * one of each in both parts, every label below NN_MNIST_CLASSES, all images of one size. Returns NULL on error, with
- * one line in `error`, of `error_size` bytes (240 are enough unless the path is long). */
-nn_mnist *nn_mnist_open(const char *folder, char *error, size_t error_size);
+ * one of each in both parts, every label below NN_MNIST_CLASSES, all images of one size. On error, *set is NULL,
+ * and `error`, of `error_size` bytes (240 are enough unless the path is long), gets one line. */
+mha_status nn_mnist_open(nn_mnist **set, const char *folder, char *error, size_t error_size);
 
 /* NULL is legal. */
 void nn_mnist_free(nn_mnist *set);

@@ -68,7 +68,7 @@ static void fill_taps(taps *t, double *exact, int64_t i, int64_t from, double sc
     }
 }
 
-static bool taps_make(taps *t, int64_t from, int64_t to, nn_filter filter)
+static mha_status taps_make(taps *t, int64_t from, int64_t to, nn_filter filter)
 {
     const struct filter *f = &filters[filter];
     double scale = (double)from / (double)to, wide = scale > 1 ? scale : 1;
@@ -80,7 +80,7 @@ static bool taps_make(taps *t, int64_t from, int64_t to, nn_filter filter)
     bool good = t->first && t->count && t->weight && exact;
     for (int64_t i = 0; good && i < to; i++) fill_taps(t, exact, i, from, scale, f);
     free(exact);
-    return good;
+    return good ? MHA_OK : MHA_NO_MEMORY;
 }
 
 static unsigned char byte_of(int64_t sum)
@@ -90,12 +90,12 @@ static unsigned char byte_of(int64_t sum)
 }
 
 /* out (lines,to,inner) from in (lines,from,inner). */
-static bool resize_axis(unsigned char *out, const unsigned char *in, int64_t lines, int64_t from, int64_t to,
-                        int64_t inner, nn_filter filter)
+static mha_status resize_axis(unsigned char *out, const unsigned char *in, int64_t lines, int64_t from, int64_t to,
+                              int64_t inner, nn_filter filter)
 {
     taps t;
-    bool good = taps_make(&t, from, to, filter);
-    for (int64_t n = 0; good && n < lines * to; n++) {
+    mha_status status = taps_make(&t, from, to, filter);
+    for (int64_t n = 0; !status && n < lines * to; n++) {
         int64_t line = n / to, i = n % to;
         const unsigned char *at = in + (line * from + t.first[i]) * inner;
         for (int64_t k = 0; k < inner; k++) {
@@ -105,7 +105,7 @@ static bool resize_axis(unsigned char *out, const unsigned char *in, int64_t lin
         }
     }
     taps_free(&t);
-    return good;
+    return status;
 }
 
 /* The size that a picture of (rows,columns) gets. */
@@ -117,20 +117,20 @@ static void size_of(const nn_picture_config *c, int64_t *rows, int64_t *columns)
     else *rows = c->shortest * *rows / *columns, *columns = c->shortest;
 }
 
-/* The picture in its new size, to be freed; NULL without memory. An axis that keeps its length keeps its pixels. */
-static unsigned char *resize(const nn_image *from, int64_t rows, int64_t columns, nn_filter filter)
+/* The picture in its new size, *resized, to be freed. An axis that keeps its length keeps its pixels. */
+static mha_status resize(unsigned char **resized, const nn_image *from, int64_t rows, int64_t columns, nn_filter filter)
 {
     size_t line = (size_t)columns * CHANNELS;
     unsigned char *wide = malloc((size_t)from->rows * line), *out = malloc((size_t)rows * line);
-    bool good = wide && out;
-    if (good && columns == from->columns) memcpy(wide, from->pixels, (size_t)from->rows * line);
-    else if (good) good = resize_axis(wide, from->pixels, from->rows, from->columns, columns, CHANNELS, filter);
-    if (good && rows == from->rows) memcpy(out, wide, (size_t)rows * line);
-    else if (good) good = resize_axis(out, wide, 1, from->rows, rows, (int64_t)line, filter);
+    mha_status status = wide && out ? MHA_OK : MHA_NO_MEMORY;
+    if (!status && columns == from->columns) memcpy(wide, from->pixels, (size_t)from->rows * line);
+    else if (!status) status = resize_axis(wide, from->pixels, from->rows, from->columns, columns, CHANNELS, filter);
+    if (!status && rows == from->rows) memcpy(out, wide, (size_t)rows * line);
+    else if (!status) status = resize_axis(out, wide, 1, from->rows, rows, (int64_t)line, filter);
     free(wide);
-    if (good) return out;
-    free(out);
-    return NULL;
+    if (status) free(out);
+    else *resized = out;
+    return status;
 }
 
 /* ---- All of it -------------------------------------------------------------------------------------------------- */
@@ -148,15 +148,15 @@ static float value_of(const nn_picture_config *c, const unsigned char *pixel, in
     return ((float)(x * (c->scale > 0 ? c->scale : 1)) - c->mean[channel]) / c->deviation[channel];
 }
 
-bool nn_picture_prepare(float *out, unsigned char *seen, int64_t channels, int64_t rows, int64_t columns,
-                        const nn_picture_config *c, const nn_image *image, char *error, size_t error_size)
+mha_status nn_picture_prepare(float *out, unsigned char *seen, int64_t channels, int64_t rows, int64_t columns,
+                              const nn_picture_config *c, const nn_image *image, char *error, size_t error_size)
 {
     int64_t R = image->rows, C = image->columns;
     size_of(c, &R, &C);
     if (R > NN_IMAGE_SIDE_MOST || C > NN_IMAGE_SIDE_MOST || R * C > NN_IMAGE_PIXELS_MOST || R < 1 || C < 1) {
         snprintf(error, error_size, "the picture is too narrow to be resized to %" PRId64 " x %" PRId64 " pixels", C,
                  R);
-        return false;
+        return MHA_BAD_FILE;
     }
     int64_t crop_rows = c->crop_rows ? c->crop_rows : R, crop_columns = c->crop_columns ? c->crop_columns : C;
     if (crop_rows != rows || crop_columns != columns || crop_rows > R || crop_columns > C) {
@@ -164,12 +164,13 @@ bool nn_picture_prepare(float *out, unsigned char *seen, int64_t channels, int64
                  "the picture has %" PRId64 " x %" PRId64 " pixels as it is prepared, but the model reads %" PRId64
                  " x %" PRId64,
                  crop_columns < C ? crop_columns : C, crop_rows < R ? crop_rows : R, columns, rows);
-        return false;
+        return MHA_BAD_FILE;
     }
-    unsigned char *pixels = resize(image, R, C, c->filter);
-    if (!pixels) {
+    unsigned char *pixels;
+    mha_status status = resize(&pixels, image, R, C, c->filter);
+    if (status) {
         snprintf(error, error_size, "not enough memory for its pixels");
-        return false;
+        return status;
     }
     int64_t top = crop_start(c, R, rows), left = crop_start(c, C, columns);
     for (int64_t n = 0; n < rows * columns; n++) {
@@ -178,5 +179,5 @@ bool nn_picture_prepare(float *out, unsigned char *seen, int64_t channels, int64
         for (int64_t k = 0; k < channels; k++) out[k * rows * columns + n] = value_of(c, p, k, channels);
     }
     free(pixels);
-    return true;
+    return MHA_OK;
 }

@@ -2,7 +2,7 @@
  * centre, rescaled and normalised per channel.
  *
  *     nn_picture_config c = {.rows = 256, .columns = 256, .filter = NN_FILTER_BICUBIC, .crop_rows = 224, ...};
- *     if (!nn_picture_prepare(out, NULL, 3, 224, 224, &c, &image, error, sizeof error)) puts(error);
+ *     if (nn_picture_prepare(out, NULL, 3, 224, 224, &c, &image, error, sizeof error)) puts(error);
  *
  * Resizing is that of Pillow, on which `transformers` and timm build: one pass along rows, then one along columns, each of
  * which rounds to a byte, with weights of 22 bits. (Pillow 13 takes columns first where that is quicker, which moves some
@@ -30,9 +30,9 @@ typedef struct nn_picture_config {
 } nn_picture_config;
 
 /* out (channels,rows,columns), with 1 or 3 channels. `image` has 3; with 1 channel, its luminance counts. Pixels as they are after
- * cropping go to `seen` (rows,columns,3), unless it is NULL. False, with one line in `error`, without the name of the file,
- * if the picture then has another size. */
-bool nn_picture_prepare(float *out, unsigned char *seen, int64_t channels, int64_t rows, int64_t columns,
-                        const nn_picture_config *c, const nn_image *image, char *error, size_t error_size);
+ * cropping go to `seen` (rows,columns,3), unless it is NULL. On error `error` gets one line, without the name of the
+ * file. Returns MHA_OK, MHA_BAD_FILE (the picture then has another size) or MHA_NO_MEMORY. */
+mha_status nn_picture_prepare(float *out, unsigned char *seen, int64_t channels, int64_t rows, int64_t columns,
+                              const nn_picture_config *c, const nn_image *image, char *error, size_t error_size);
 
 #endif

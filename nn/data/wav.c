@@ -3,6 +3,7 @@
  * is not read. A program that writes into a pipe cannot know the length and leaves 0xffffffff: then the data go on to
  * the end of the file. */
 #include "data/wav.h"
+#include "io/failure.h"
 #include "io/source.h"
 
 #include <inttypes.h>
@@ -24,21 +25,20 @@ static unsigned little16(const unsigned char *p) { return p[0] | (unsigned)p[1] 
 static uint32_t little32(const unsigned char *p) { return little16(p) | (uint32_t)little16(p + 2) << 16; }
 
 /* Reads exactly `size` bytes. */
-static bool read_exactly(nn_source *from, void *out, size_t size, const char *where)
+static mha_status read_exactly(nn_source *from, void *out, size_t size, const char *where)
 {
-    if (nn_source_take(from, out, size) == size) return true;
-    if (!from->failed) nn_source_fail(from, "the file ends within %s; it is truncated", where);
-    return false;
+    if (nn_source_take(from, out, size) == size) return MHA_OK;
+    return nn_source_fail(from, MHA_BAD_FILE, "the file ends within %s; it is truncated", where);
 }
 
-static bool skip(nn_source *from, uint64_t size)
+static mha_status skip(nn_source *from, uint64_t size)
 {
     unsigned char bytes[4096];
     for (size_t n; size; size -= n) {
         n = size < sizeof bytes ? (size_t)size : sizeof bytes;
-        if (!read_exactly(from, bytes, n, "a chunk before the samples")) return false;
+        TRY(read_exactly(from, bytes, n, "a chunk before the samples"));
     }
-    return true;
+    return MHA_OK;
 }
 
 /* The tag of an extensible format is the beginning of an identifier whose rest is fixed. */
@@ -48,71 +48,64 @@ static bool is_standard(const unsigned char *identifier)
     return memcmp(identifier + 2, rest, sizeof rest) == 0;
 }
 
-static bool check_format(nn_source *from, const format *is, uint32_t rate)
+static mha_status check_format(nn_source *from, const format *is, uint32_t rate)
 {
     bool pcm = is->tag == PCM && is->bits % 8 == 0 && is->bits >= 8 && is->bits <= 32;
-    if (!pcm && !(is->tag == FLOAT && is->bits == 32)) {
-        nn_source_fail(from,
-                       "has samples of format %u with %u bits; PCM of 8, 16, 24 or 32 bits and float32 can be read; "
-                       "convert it with: ffmpeg -i IN.wav -ar %" PRIu32 " OUT.wav",
-                       is->tag, is->bits, rate);
-        return false;
-    }
-    if (is->frame == 0 || is->frame != (size_t)is->channels * is->bits / 8) {
-        nn_source_fail(from, "%u channels of %u bits do not make frames of %zu bytes; the header is damaged",
-                       is->channels, is->bits, is->frame);
-        return false;
-    }
+    if (!pcm && !(is->tag == FLOAT && is->bits == 32))
+        return nn_source_fail(
+            from, MHA_BAD_FILE,
+            "has samples of format %u with %u bits; PCM of 8, 16, 24 or 32 bits and float32 can be read; "
+            "convert it with: ffmpeg -i IN.wav -ar %" PRIu32 " OUT.wav",
+            is->tag, is->bits, rate);
+    if (is->frame == 0 || is->frame != (size_t)is->channels * is->bits / 8)
+        return nn_source_fail(from, MHA_BAD_FILE,
+                              "%u channels of %u bits do not make frames of %zu bytes; the header is damaged",
+                              is->channels, is->bits, is->frame);
     if (is->rate != rate)
-        nn_source_fail(from,
-                       "has %" PRIu32 " samples per second, but %" PRIu32 " are needed; convert it with: ffmpeg -i "
-                       "IN.wav -ar %" PRIu32 " OUT.wav",
-                       is->rate, rate, rate);
-    return is->rate == rate;
+        return nn_source_fail(from, MHA_BAD_FILE,
+                              "has %" PRIu32 " samples per second, but %" PRIu32
+                              " are needed; convert it with: ffmpeg -i IN.wav -ar %" PRIu32 " OUT.wav",
+                              is->rate, rate, rate);
+    return MHA_OK;
 }
 
-static bool read_format(nn_source *from, format *is, uint32_t size, uint32_t rate)
+static mha_status read_format(nn_source *from, format *is, uint32_t size, uint32_t rate)
 {
     unsigned char bytes[EXTENSIBLE_BYTES];
     size_t head = size < sizeof bytes ? size : sizeof bytes;
-    if (size < FORMAT_BYTES) {
-        nn_source_fail(from, "its fmt chunk has %" PRIu32 " bytes, but needs %d", size, FORMAT_BYTES);
-        return false;
-    }
-    if (!read_exactly(from, bytes, head, "the fmt chunk")) return false;
+    if (size < FORMAT_BYTES)
+        return nn_source_fail(from, MHA_BAD_FILE, "its fmt chunk has %" PRIu32 " bytes, but needs %d", size,
+                              FORMAT_BYTES);
+    TRY(read_exactly(from, bytes, head, "the fmt chunk"));
     *is = (format){.tag = little16(bytes),
                    .channels = little16(bytes + 2),
                    .bits = little16(bytes + 14),
                    .rate = little32(bytes + 4),
                    .frame = little16(bytes + 12)};
     if (is->tag == EXTENSIBLE && size >= EXTENSIBLE_BYTES && is_standard(bytes + 24)) is->tag = little16(bytes + 24);
-    return check_format(from, is, rate) && skip(from, (uint64_t)size + size % 2 - head);
+    TRY(check_format(from, is, rate));
+    return skip(from, (uint64_t)size + size % 2 - head);
 }
 
 /* Reads chunks up to the beginning of the data; `left` becomes their length. */
-static bool find_data(nn_source *from, format *is, uint32_t *left, uint32_t rate)
+static mha_status find_data(nn_source *from, format *is, uint32_t *left, uint32_t rate)
 {
     unsigned char head[12];
     bool formatted = false;
-    if (!read_exactly(from, head, 12, "the header")) return false;
-    if (memcmp(head, "RIFF", 4) != 0 || memcmp(head + 8, "WAVE", 4) != 0) {
-        nn_source_fail(from, "not a WAV file: it does not begin with RIFF and WAVE");
-        return false;
-    }
+    TRY(read_exactly(from, head, 12, "the header"));
+    if (memcmp(head, "RIFF", 4) != 0 || memcmp(head + 8, "WAVE", 4) != 0)
+        return nn_source_fail(from, MHA_BAD_FILE, "not a WAV file: it does not begin with RIFF and WAVE");
     for (;;) {
-        if (nn_source_take(from, head, 8) != 8) {
-            if (!from->failed) nn_source_fail(from, "has no samples: there is no data chunk");
-            return false;
-        }
+        if (nn_source_take(from, head, 8) != 8)
+            return nn_source_fail(from, MHA_BAD_FILE, "has no samples: there is no data chunk");
         uint32_t size = little32(head + 4);
         if (memcmp(head, "data", 4) == 0) {
             *left = size;
-            if (!formatted) nn_source_fail(from, "its samples come before the fmt chunk that describes them");
-            return formatted;
+            if (formatted) return MHA_OK;
+            return nn_source_fail(from, MHA_BAD_FILE, "its samples come before the fmt chunk that describes them");
         }
-        if (memcmp(head, "fmt ", 4) == 0) formatted = read_format(from, is, size, rate);
-        else skip(from, (uint64_t)size + size % 2);
-        if (from->failed) return false;
+        formatted |= memcmp(head, "fmt ", 4) == 0;
+        TRY(memcmp(head, "fmt ", 4) == 0 ? read_format(from, is, size, rate) : skip(from, (uint64_t)size + size % 2));
     }
 }
 
@@ -132,76 +125,80 @@ static double sample(const unsigned char *p, const format *is)
 }
 
 /* Appends the averages of `frames` frames. */
-static bool append(nn_source *from, nn_wav *wav, const unsigned char *bytes, size_t frames, const format *is)
+static mha_status append(nn_source *from, nn_wav *wav, const unsigned char *bytes, size_t frames, const format *is)
 {
     for (size_t i = 0; i < frames; i++) {
         double sum = 0;
         for (unsigned c = 0; c < is->channels; c++) sum += sample(bytes + i * is->frame + c * (is->bits / 8), is);
-        if (!isfinite(sum)) return nn_source_fail(from, "sample %" PRId64 " is not a number", wav->count);
+        if (!isfinite(sum)) return nn_source_fail(from, MHA_BAD_FILE, "sample %" PRId64 " is not a number", wav->count);
         wav->samples[wav->count++] = (float)(sum / is->channels);
     }
-    return true;
+    return MHA_OK;
 }
 
-static bool reserve_samples(nn_source *from, nn_wav *wav, int64_t *room, size_t more)
+static mha_status reserve_samples(nn_source *from, nn_wav *wav, int64_t *room, size_t more)
 {
-    if (wav->samples && *room - wav->count >= (int64_t)more) return true;
+    if (wav->samples && *room - wav->count >= (int64_t)more) return MHA_OK;
     int64_t wanted = 2 * *room + (int64_t)more;
     float *samples =
         (uint64_t)wanted < SIZE_MAX / sizeof *samples ? realloc(wav->samples, (size_t)wanted * sizeof *samples) : NULL;
-    if (!samples) return nn_source_fail(from, "not enough memory for %" PRId64 " samples", wanted);
+    if (!samples) return nn_source_fail(from, MHA_NO_MEMORY, "not enough memory for %" PRId64 " samples", wanted);
     wav->samples = samples;
     *room = wanted;
-    return true;
+    return MHA_OK;
 }
 
 /* Reads whole frames, about BLOCK bytes of them at a time; a frame has at most 65535 * 4 bytes. */
-static bool read_samples(nn_source *from, nn_wav *wav, const format *is, uint32_t left)
+static mha_status read_samples(nn_source *from, nn_wav *wav, const format *is, uint32_t left)
 {
     size_t block = (BLOCK + is->frame - 1) / is->frame * is->frame;
     unsigned char *bytes = malloc(block);
     int64_t room = 0;
-    if (!bytes) return nn_source_fail(from, "not enough memory for %zu bytes", block);
-    bool ok = reserve_samples(from, wav, &room, 1);
-    while (ok && left) {
+    if (!bytes) return nn_source_fail(from, MHA_NO_MEMORY, "not enough memory for %zu bytes", block);
+    mha_status status = reserve_samples(from, wav, &room, 1);
+    while (!status && left) {
         size_t wanted = left < block ? left : block, got = nn_source_take(from, bytes, wanted);
-        ok = !from->failed && (got == wanted || left == UNKNOWN ||
-                               nn_source_fail(from, "ends %" PRIu32 " bytes before its last sample; it is truncated",
-                                              left - (uint32_t)got));
-        if (ok && got % is->frame)
-            ok = nn_source_fail(from, "its last sample is incomplete: frames have %zu bytes", is->frame);
-        ok = ok && reserve_samples(from, wav, &room, got / is->frame) && append(from, wav, bytes, got / is->frame, is);
+        if (got != wanted && left != UNKNOWN)
+            nn_source_fail(from, MHA_BAD_FILE, "ends %" PRIu32 " bytes before its last sample; it is truncated",
+                           left - (uint32_t)got);
+        if (got % is->frame)
+            nn_source_fail(from, MHA_BAD_FILE, "its last sample is incomplete: frames have %zu bytes", is->frame);
+        status = from->failed;
+        if (!status) status = reserve_samples(from, wav, &room, got / is->frame);
+        if (!status) status = append(from, wav, bytes, got / is->frame, is);
         if (got < wanted) break;
         if (left != UNKNOWN) left -= (uint32_t)got;
     }
     free(bytes);
-    return ok;
+    return status;
 }
 
-static bool read_all(nn_source *from, nn_wav *wav, uint32_t rate, bool opened)
+static mha_status read_all(nn_source *from, nn_wav *wav, uint32_t rate)
 {
     format is = {0};
     uint32_t left = 0;
     *wav = (nn_wav){0};
-    bool ok = opened && find_data(from, &is, &left, rate) && read_samples(from, wav, &is, left);
+    mha_status status = from->failed;
+    if (!status) status = find_data(from, &is, &left, rate);
+    if (!status) status = read_samples(from, wav, &is, left);
     nn_source_close(from);
-    if (!ok) nn_wav_free(wav);
-    return ok;
+    if (status) nn_wav_free(wav);
+    return status;
 }
 
-bool nn_wav_open(nn_wav *wav, const char *path, uint32_t rate, char *error, size_t error_size)
+mha_status nn_wav_open(nn_wav *wav, const char *path, uint32_t rate, char *error, size_t error_size)
 {
     nn_source from;
-    bool opened = nn_source_open(&from, path, error, error_size);
-    return read_all(&from, wav, rate, opened);
+    nn_source_open(&from, path, error, error_size);
+    return read_all(&from, wav, rate);
 }
 
-bool nn_wav_parse(nn_wav *wav, const void *bytes, size_t size, const char *name, uint32_t rate, char *error,
-                  size_t error_size)
+mha_status nn_wav_parse(nn_wav *wav, const void *bytes, size_t size, const char *name, uint32_t rate, char *error,
+                        size_t error_size)
 {
     nn_source from;
-    bool opened = nn_source_memory(&from, bytes, size, name, error, error_size);
-    return read_all(&from, wav, rate, opened);
+    nn_source_memory(&from, bytes, size, name, error, error_size);
+    return read_all(&from, wav, rate);
 }
 
 void nn_wav_free(nn_wav *wav)

@@ -7,9 +7,7 @@
 #ifndef NN_DATA_WAV_H
 #define NN_DATA_WAV_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <mha.h>
 
 typedef struct nn_wav {
     int64_t count;
@@ -17,11 +15,11 @@ typedef struct nn_wav {
 } nn_wav;
 
 /* Reads a file, or `size` bytes of one in memory (`name` replaces the path in messages), which must have `rate` samples
- * per second. Returns false on error, with one line in `error`, of `error_size` bytes (240 are enough unless the path is
- * long), and `wav` zeroed. */
-bool nn_wav_open(nn_wav *wav, const char *path, uint32_t rate, char *error, size_t error_size);
-bool nn_wav_parse(nn_wav *wav, const void *bytes, size_t size, const char *name, uint32_t rate, char *error,
-                  size_t error_size);
+ * per second. On error, `error`, of `error_size` bytes (240 are enough unless the path is long), gets one line, and `wav`
+ * is zeroed. */
+mha_status nn_wav_open(nn_wav *wav, const char *path, uint32_t rate, char *error, size_t error_size);
+mha_status nn_wav_parse(nn_wav *wav, const void *bytes, size_t size, const char *name, uint32_t rate, char *error,
+                        size_t error_size);
 
 /* Frees the samples. A zeroed wav is legal. */
 void nn_wav_free(nn_wav *wav);

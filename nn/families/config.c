@@ -21,7 +21,7 @@ static bool check(const nn_config *c, char *error, size_t error_size)
 bool nn_config_open(nn_config *c, const char *path, char *error, size_t error_size)
 {
     *c = (nn_config){.name = path};
-    c->text = nn_source_text(path, MOST, &c->size, error, error_size);
+    nn_source_text(&c->text, path, MOST, &c->size, error, error_size);
     if (!c->text) return false;
     if (check(c, error, error_size)) return true;
     nn_config_free(c);

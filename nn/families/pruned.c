@@ -155,7 +155,7 @@ static bool save(const char *path, cut *cuts, int64_t count, const nn_buffer *co
     bool good = items && memory && !config->failed;
     for (int64_t n = 0; good && n < count; n++) good = make_item(&items[n], &memory[n], &cuts[n]);
     if (!good) nn_fail(to, "out of memory, or a tensor of heads has more than two axes");
-    else if (!nn_safetensors_write(path, items, (size_t)count, notes, 2, error, sizeof error)) {
+    else if (nn_safetensors_write(path, items, (size_t)count, notes, 2, error, sizeof error)) {
         snprintf(to->error, to->error_size, "%s", error); /* which names the file that is written */
         good = false;
     }

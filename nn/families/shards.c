@@ -31,7 +31,7 @@ static bool add(nn_shards *s, const char *path, char *error, size_t error_size)
     nn_safetensors **more = realloc(s->file, (size_t)(s->count + 1) * sizeof *more);
     if (!more) return nn_fail(&(nn_failure){path, error, error_size}, "out of memory");
     s->file = more;
-    s->file[s->count] = nn_safetensors_map(path, error, error_size);
+    nn_safetensors_map(&s->file[s->count], path, error, error_size);
     if (!s->file[s->count]) return false;
     s->count++;
     return true;

@@ -398,7 +398,7 @@ bool nn_vit_save(const nn_description *config, const float *parameters, const ch
     list_notes(&s, &text, config);
     for (size_t i = 0; i < o.item_count; i++) s.items[s.item_count++] = o.items[i];
     for (size_t i = 0; i < o.note_count; i++) s.pairs[s.pair_count++] = o.notes[i];
-    ok = nn_safetensors_write_locked(path, o.lock, s.items, s.item_count, s.pairs, s.pair_count, error, error_size);
+    ok = !nn_safetensors_write_locked(path, o.lock, s.items, s.item_count, s.pairs, s.pair_count, error, error_size);
 out:
     free(s.parts);
     free(s.items);

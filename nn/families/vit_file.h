@@ -1,6 +1,7 @@
 /* Vision Transformers in files: safetensors with timm's names and shapes.
  *
- *     nn_safetensors *file = nn_safetensors_open("vit.safetensors", error, sizeof error);
+ *     nn_safetensors *file;
+ *     nn_safetensors_open(&file, "vit.safetensors", error, sizeof error);
  *     nn_description config;
  *     if (!file || !nn_vit_read_config(&config, file, "vit.safetensors", error, sizeof error)) puts(error);
  *     ... parameters for nn_model_count(&config), v = nn_model_create(ctx, &config, parameters, ...) ...

@@ -59,7 +59,8 @@ bool nn_vit_model_open_with(nn_vit_model *model, mha_context *ctx, const char *p
                             char *error, size_t error_size)
 {
     *model = (nn_vit_model){0};
-    nn_safetensors *file = nn_safetensors_open(path, error, error_size);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, error_size);
     bool ok = file && fill(model, ctx, file, path, options, error, error_size);
     nn_safetensors_free(file);
     if (!ok) nn_vit_model_free(model);

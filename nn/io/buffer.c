@@ -1,5 +1,6 @@
 /* A growing array of characters with a sticky failure. */
 #include "io/buffer.h"
+#include "io/failure.h"
 #include "io/replace.h"
 
 #include <stdarg.h>
@@ -55,13 +56,10 @@ void nn_buffer_printf(nn_buffer *b, const char *format, ...)
     va_end(args);
 }
 
-bool nn_buffer_save(const nn_buffer *b, const char *path, char *error, size_t error_size)
+mha_status nn_buffer_save(const nn_buffer *b, const char *path, char *error, size_t error_size)
 {
     nn_replacement to;
-    if (b->failed) {
-        if (error_size) snprintf(error, error_size, "%s: not enough memory", path);
-        return false;
-    }
+    if (b->failed) return nn_error(&(nn_failure){path, error, error_size}, MHA_NO_MEMORY, "not enough memory");
     nn_replacement_begin(&to, path, error, error_size);
     nn_replacement_put(&to, b->bytes, b->size);
     return nn_replacement_end(&to);

@@ -3,7 +3,7 @@
  *     nn_buffer out = {0};
  *     nn_buffer_printf(&out, "<text x=\"%d\">", x);
  *     nn_buffer_puts(&out, "label</text>\n");
- *     if (!nn_buffer_save(&out, "picture.svg", error, sizeof error)) puts(error);
+ *     if (nn_buffer_save(&out, "picture.svg", error, sizeof error)) puts(error);
  *     nn_buffer_free(&out);
  *
  * A failed allocation sets `failed`, which stays set, and later text is dropped. The functions that append return
@@ -12,8 +12,7 @@
 #ifndef NN_IO_BUFFER_H
 #define NN_IO_BUFFER_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include <mha.h>
 
 typedef struct nn_buffer {
     char *bytes; /* `size` bytes; NULL while empty */
@@ -26,9 +25,9 @@ void nn_buffer_puts(nn_buffer *b, const char *text);
 void nn_buffer_putc(nn_buffer *b, char c);
 __attribute__((format(printf, 2, 3))) void nn_buffer_printf(nn_buffer *b, const char *format, ...);
 
-/* Replaces the file at `path` atomically (replace.h) by the bytes. Returns false on error, also if an allocation has
- * failed, with one line in `error`, of `error_size` bytes; the old file is then unchanged. */
-bool nn_buffer_save(const nn_buffer *b, const char *path, char *error, size_t error_size);
+/* Replaces the file at `path` atomically (replace.h) by the bytes. On error, also if an allocation has failed, `error`, of
+ * `error_size` bytes, gets one line, and the old file is unchanged. */
+mha_status nn_buffer_save(const nn_buffer *b, const char *path, char *error, size_t error_size);
 
 void nn_buffer_free(nn_buffer *b); /* leaves an empty buffer */
 

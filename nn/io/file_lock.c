@@ -4,6 +4,7 @@
  * another creates and locks a new one. So after taking the lock, a process checks that the name still refers to the
  * locked file, and otherwise starts again. */
 #include "io/file_lock.h"
+#include "io/failure.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -64,23 +65,23 @@ static void name_lock(nn_file_lock *l)
     snprintf(l->name, sizeof l->name, PREFIX "%s", l->at.name + (length > most ? length - most : 0));
 }
 
-bool nn_file_lock_take(nn_file_lock *l, const char *path, char *error, size_t error_size)
+mha_status nn_file_lock_take(nn_file_lock *l, const char *path, char *error, size_t error_size)
 {
     char why[300] = "another process is writing to it; wait until that has ended, or name another file";
     result r = AGAIN;
     *l = (nn_file_lock){.file = -1};
-    bool found = nn_file_place_find(&l->at, path, why, sizeof why);
-    if (found) name_lock(l);
-    for (int i = 0; found && i < TRIES && r == AGAIN; i++) r = try_lock(l);
-    l->taken = found && r != ANOTHER_HAS_IT;
+    mha_status status = nn_file_place_find(&l->at, path, why, sizeof why);
+    if (!status) name_lock(l);
+    for (int i = 0; !status && i < TRIES && r == AGAIN; i++) r = try_lock(l);
+    if (r == ANOTHER_HAS_IT) status = MHA_BAD_FILE;
     l->held = r == HELD;
+    l->taken = !status;
     if (l->taken) {
         l->there = stat_target(l, &l->known);
-        return true;
+        return MHA_OK;
     }
     nn_file_place_free(&l->at);
-    if (error_size) snprintf(error, error_size, "%s: %s", path, why);
-    return false;
+    return nn_error_because(&(nn_failure){path, error, error_size}, status, why);
 }
 
 bool nn_file_lock_check(nn_file_lock *l)

@@ -1,7 +1,7 @@
 /* A lock that allows a single writer for a file that is written repeatedly:
  *
  *     nn_file_lock lock;
- *     if (!nn_file_lock_take(&lock, "vit.safetensors", error, sizeof error)) puts(error);      another process has it
+ *     if (nn_file_lock_take(&lock, "vit.safetensors", error, sizeof error)) puts(error);      another process has it
  *     ...
  *     nn_safetensors_write_locked("vit.safetensors", &lock, ...);                              any number of times
  *     nn_file_lock_free(&lock);
@@ -30,9 +30,8 @@ typedef struct nn_file_lock {
     struct stat known;
 } nn_file_lock;
 
-/* Returns false on error, with one line in `error`: another process has the lock, or there is no such folder. Nothing
- * needs to be freed then. */
-bool nn_file_lock_take(nn_file_lock *l, const char *path, char *error, size_t error_size);
+/* On error, such as a lock that another process has, `error` gets one line, and nothing needs to be freed. */
+mha_status nn_file_lock_take(nn_file_lock *l, const char *path, char *error, size_t error_size);
 
 /* Whether the target may be replaced; if not, sets `lost`. nn_file_lock_replaced records the new target, `mine`. */
 bool nn_file_lock_check(nn_file_lock *l);

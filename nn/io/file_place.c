@@ -1,5 +1,6 @@
 /* Splitting a path into folder and name. */
 #include "io/file_place.h"
+#include "io/failure.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,23 +17,25 @@ static char *resolve(const char *path)
     return found || errno == ENOMEM ? found : strdup(path);
 }
 
-bool nn_file_place_find(nn_file_place *p, const char *path, char *why, size_t why_size)
+mha_status nn_file_place_find(nn_file_place *p, const char *path, char *why, size_t why_size)
 {
     *p = (nn_file_place){.path = resolve(path), .folder = -1};
     if (!p->path) {
         snprintf(why, why_size, "out of memory");
-        return false;
+        return MHA_NO_MEMORY;
     }
     char *slash = strrchr(p->path, '/');
     p->name = slash ? slash + 1 : p->path;
     if (!*p->name) {
         snprintf(why, why_size, "%s", strerror(EISDIR));
-        return false;
+        return MHA_BAD_FILE;
     }
     if (slash) *slash = 0;
     p->folder = open(!slash ? "." : slash == p->path ? "/" : p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (p->folder < 0) snprintf(why, why_size, "cannot open its folder: %s", strerror(errno));
-    return p->folder >= 0;
+    if (p->folder >= 0) return MHA_OK;
+    int number = errno;
+    snprintf(why, why_size, "cannot open its folder: %s", strerror(number));
+    return nn_status_of(number);
 }
 
 void nn_file_place_free(nn_file_place *p)

@@ -3,8 +3,7 @@
 #ifndef NN_IO_FILE_PLACE_H
 #define NN_IO_FILE_PLACE_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include <mha.h>
 
 typedef struct nn_file_place {
     char *path; /* owns the memory of `name` */
@@ -12,8 +11,8 @@ typedef struct nn_file_place {
     int folder; /* a descriptor; -1 for none */
 } nn_file_place;
 
-/* Returns false on error, with the reason in `why`, of `why_size` bytes. Free it in any case. */
-bool nn_file_place_find(nn_file_place *p, const char *path, char *why, size_t why_size);
+/* On error the reason is in `why`, of `why_size` bytes. Free it in any case. */
+mha_status nn_file_place_find(nn_file_place *p, const char *path, char *why, size_t why_size);
 void nn_file_place_free(nn_file_place *p);
 
 #endif

@@ -1,10 +1,11 @@
 /* Compression in memory, for data inside of pages. */
-#ifndef GZIP_H
-#define GZIP_H
+#ifndef NN_IO_GZIP_H
+#define NN_IO_GZIP_H
 
 #include "io/buffer.h"
 
-/* Appends the bytes as one gzip member. Returns false, and appends nothing, if this build has no zlib or memory is short. */
-bool nn_gzip(nn_buffer *out, const void *bytes, size_t size);
+/* Appends the bytes as one gzip member; on error, nothing. Returns MHA_OK, MHA_UNSUPPORTED (a build without zlib), MHA_TOO_LARGE
+ * or MHA_NO_MEMORY. */
+mha_status nn_gzip(nn_buffer *out, const void *bytes, size_t size);
 
 #endif

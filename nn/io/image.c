@@ -8,7 +8,6 @@
 #include "io/source.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,12 +22,12 @@ static unsigned char *read_all(nn_source *from, size_t *size)
     do {
         room = room ? 2 * room : 1 << 16;
         if (room > NN_IMAGE_BYTES_MOST || from->size > NN_IMAGE_BYTES_MOST) {
-            nn_source_fail(from, "an image file may have at most %d bytes", NN_IMAGE_BYTES_MOST);
+            nn_source_fail(from, MHA_BAD_FILE, "an image file may have at most %d bytes", NN_IMAGE_BYTES_MOST);
             break;
         }
         unsigned char *grown = realloc(bytes, room);
         if (!grown) {
-            nn_source_fail(from, "not enough memory for its bytes");
+            nn_source_fail(from, MHA_NO_MEMORY, "not enough memory for its bytes");
             break;
         }
         bytes = grown;
@@ -38,43 +37,45 @@ static unsigned char *read_all(nn_source *from, size_t *size)
     return bytes;
 }
 
-static bool parse_as(nn_image *out, int channels, const void *bytes, size_t size, const char *name, char *error,
-                     size_t error_size);
+static mha_status parse_as(nn_image *out, int channels, const void *bytes, size_t size, const char *name, char *error,
+                           size_t error_size);
 
-static bool open_as(nn_image *out, int channels, const char *path, char *error, size_t error_size)
+static mha_status open_as(nn_image *out, int channels, const char *path, char *error, size_t error_size)
 {
     nn_source from;
     size_t size = 0;
-    unsigned char *bytes = nn_source_open(&from, path, error, error_size) ? read_all(&from, &size) : NULL;
-    bool ok = !from.failed && parse_as(out, channels, bytes, size, path, error, error_size);
+    unsigned char *bytes = nn_source_open(&from, path, error, error_size) ? NULL : read_all(&from, &size);
+    mha_status status = from.failed;
+    if (!status) status = parse_as(out, channels, bytes, size, path, error, error_size);
     nn_source_close(&from);
     free(bytes);
-    return ok;
+    return status;
 }
 
-bool nn_image_open(nn_image *out, const char *path, char *error, size_t error_size)
+mha_status nn_image_open(nn_image *out, const char *path, char *error, size_t error_size)
 {
     return open_as(out, 1, path, error, error_size);
 }
 
-bool nn_image_open_colours(nn_image *out, const char *path, char *error, size_t error_size)
+mha_status nn_image_open_colours(nn_image *out, const char *path, char *error, size_t error_size)
 {
     return open_as(out, 3, path, error, error_size);
 }
 
-bool nn_image_make(nn_image *out, uint64_t rows, uint64_t columns, int channels, char *why, size_t why_size)
+mha_status nn_image_make(nn_image *out, uint64_t rows, uint64_t columns, int channels, const nn_failure *to)
 {
     *out = (nn_image){0};
     if (!rows || !columns)
-        snprintf(why, why_size, "an image of %" PRIu64 " x %" PRIu64 " has no pixels", columns, rows);
-    else if (rows > NN_IMAGE_SIDE_MOST || columns > NN_IMAGE_SIDE_MOST || rows * columns > NN_IMAGE_PIXELS_MOST)
-        snprintf(why, why_size,
-                 "an image of %" PRIu64 " x %" PRIu64 " is too large: a side has %d at most, all of it %d pixels",
-                 columns, rows, NN_IMAGE_SIDE_MOST, NN_IMAGE_PIXELS_MOST);
-    else if (!(out->pixels = malloc((size_t)(rows * columns) * (size_t)channels)))
-        snprintf(why, why_size, "not enough memory for its pixels");
-    else *out = (nn_image){(int64_t)rows, (int64_t)columns, out->pixels};
-    return out->pixels;
+        return nn_error(to, MHA_BAD_FILE, "an image of %" PRIu64 " x %" PRIu64 " has no pixels", columns, rows);
+    if (rows > NN_IMAGE_SIDE_MOST || columns > NN_IMAGE_SIDE_MOST || rows * columns > NN_IMAGE_PIXELS_MOST)
+        return nn_error(to, MHA_BAD_FILE,
+                        "an image of %" PRIu64 " x %" PRIu64
+                        " is too large: a side has %d at most, all of it %d pixels",
+                        columns, rows, NN_IMAGE_SIDE_MOST, NN_IMAGE_PIXELS_MOST);
+    unsigned char *pixels = malloc((size_t)(rows * columns) * (size_t)channels);
+    if (!pixels) return nn_error(to, MHA_NO_MEMORY, "not enough memory for its pixels");
+    *out = (nn_image){(int64_t)rows, (int64_t)columns, pixels};
+    return MHA_OK;
 }
 
 void nn_image_free(nn_image *picture)
@@ -145,16 +146,7 @@ typedef struct head {
     int32_t rows, columns, most;
 } head;
 
-__attribute__((format(printf, 3, 4))) static bool fail(char *why, size_t why_size, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(why, why_size, format, args);
-    va_end(args);
-    return false;
-}
-
-static bool read_head(head *h, text *t, char *why, size_t why_size)
+static mha_status read_head(head *h, text *t, const nn_failure *to)
 {
     h->plain = t->at[1] == '2';
     t->at += 2;
@@ -162,105 +154,108 @@ static bool read_head(head *h, text *t, char *why, size_t why_size)
     h->rows = h->columns < 0 ? -1 : read_number(t);
     h->most = h->rows < 0 ? -1 : read_number(t);
     if (h->most < 0 || t->at == t->end)
-        return fail(why, why_size, "invalid PGM header: expected P2 or P5, columns, rows and the maximum sample");
+        return nn_error(to, MHA_BAD_FILE,
+                        "invalid PGM header: expected P2 or P5, columns, rows and the maximum sample");
     if (h->most < 1 || h->most > 65535)
-        return fail(why, why_size, "the maximum sample is %d; PGM allows 1 to 65535", (int)h->most);
+        return nn_error(to, MHA_BAD_FILE, "the maximum sample is %d; PGM allows 1 to 65535", (int)h->most);
     if (!h->plain) t->at += is_space(*t->at); /* the samples begin after this byte */
-    return true;
+    return MHA_OK;
 }
 
-static bool too_large(char *why, size_t why_size, int64_t i, int32_t sample, int32_t most)
+static mha_status sample_too_large(const nn_failure *to, int64_t i, int32_t sample, int32_t most)
 {
-    return fail(why, why_size, "sample %" PRId64 " is %d, above the largest, %d", i, (int)sample, (int)most);
+    return nn_error(to, MHA_BAD_FILE, "sample %" PRId64 " is %d, above the largest, %d", i, (int)sample, (int)most);
 }
 
 static unsigned char to_byte(int32_t sample, int32_t most) { return (unsigned char)((sample * 255 + most / 2) / most); }
 
-static bool read_plain(nn_image *out, text *t, int32_t most, char *why, size_t why_size)
+static mha_status read_plain(nn_image *out, text *t, int32_t most, const nn_failure *to)
 {
     for (int64_t i = 0; i < out->rows * out->columns; i++) {
         int32_t sample = read_number(t);
-        if (sample < 0 && t->at == t->end) return fail(why, why_size, "the file ends within the samples");
-        if (sample < 0) return fail(why, why_size, "sample %" PRId64 " is no number", i);
-        if (sample > most) return too_large(why, why_size, i, sample, most);
+        if (sample < 0 && t->at == t->end) return nn_error(to, MHA_BAD_FILE, "the file ends within the samples");
+        if (sample < 0) return nn_error(to, MHA_BAD_FILE, "sample %" PRId64 " is no number", i);
+        if (sample > most) return sample_too_large(to, i, sample, most);
         out->pixels[i] = to_byte(sample, most);
     }
-    return true;
+    return MHA_OK;
 }
 
-static bool read_binary(nn_image *out, text *t, int32_t most, char *why, size_t why_size)
+static mha_status read_binary(nn_image *out, text *t, int32_t most, const nn_failure *to)
 {
     for (int64_t i = 0; i < out->rows * out->columns; i++) {
         int32_t sample = *t->at++;
         if (most > 255) sample = sample << 8 | *t->at++;
-        if (sample > most) return too_large(why, why_size, i, sample, most);
+        if (sample > most) return sample_too_large(to, i, sample, most);
         out->pixels[i] = to_byte(sample, most);
     }
-    return true;
+    return MHA_OK;
 }
 
 /* A text sample takes at least two bytes, except the last. */
-static bool parse_pgm(nn_image *out, text *t, char *why, size_t why_size)
+static mha_status parse_pgm(nn_image *out, text *t, const nn_failure *to)
 {
     head h;
-    if (!read_head(&h, t, why, why_size)) return false;
+    TRY(read_head(&h, t, to));
     int64_t count = (int64_t)h.rows * h.columns, left = t->end - t->at;
     int64_t need = h.plain ? 2 * count - 1 : h.most > 255 ? 2 * count : count;
     bool sound = h.rows > 0 && h.columns > 0 && h.rows <= NN_IMAGE_SIDE_MOST && h.columns <= NN_IMAGE_SIDE_MOST;
     if (sound && left < need)
-        return fail(why, why_size,
-                    "%d x %d samples need %" PRId64 " bytes%s, but %" PRId64
-                    " follow the header; the file is truncated",
-                    (int)h.columns, (int)h.rows, need, h.plain ? " at least" : "", left);
-    if (!nn_image_make(out, (uint64_t)h.rows, (uint64_t)h.columns, 1, why, why_size)) return false;
-    if (!(h.plain ? read_plain : read_binary)(out, t, h.most, why, why_size)) return false;
+        return nn_error(to, MHA_BAD_FILE,
+                        "%d x %d samples need %" PRId64 " bytes%s, but %" PRId64
+                        " follow the header; the file is truncated",
+                        (int)h.columns, (int)h.rows, need, h.plain ? " at least" : "", left);
+    TRY(nn_image_make(out, (uint64_t)h.rows, (uint64_t)h.columns, 1, to));
+    TRY((h.plain ? read_plain : read_binary)(out, t, h.most, to));
     skip_space(t);
-    return t->at == t->end ||
-           fail(why, why_size, "unexpected data after the %d x %d samples", (int)h.columns, (int)h.rows);
+    if (t->at == t->end) return MHA_OK;
+    return nn_error(to, MHA_BAD_FILE, "unexpected data after the %d x %d samples", (int)h.columns, (int)h.rows);
 }
 
 /* ---- Both formats ----------------------------------------------------------------------------------------------- */
 
 /* Grey pixels as three channels that are alike. */
-static bool spread(nn_image *out, char *why, size_t why_size)
+static mha_status spread(nn_image *out, const nn_failure *to)
 {
     nn_image grey = *out;
-    bool good = nn_image_make(out, (uint64_t)grey.rows, (uint64_t)grey.columns, 3, why, why_size);
-    for (int64_t i = 0; good && i < 3 * grey.rows * grey.columns; i++) out->pixels[i] = grey.pixels[i / 3];
+    mha_status status = nn_image_make(out, (uint64_t)grey.rows, (uint64_t)grey.columns, 3, to);
+    for (int64_t i = 0; !status && i < 3 * grey.rows * grey.columns; i++) out->pixels[i] = grey.pixels[i / 3];
     nn_image_free(&grey);
-    return good;
+    return status;
 }
 
-static bool parse(nn_image *out, int channels, const unsigned char *bytes, size_t size, char *why, size_t why_size)
+static mha_status parse(nn_image *out, int channels, const unsigned char *bytes, size_t size, const nn_failure *to)
 {
     static const unsigned char png[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
     text t = {bytes, bytes + size};
-    if (!size) return fail(why, why_size, "it is empty");
-    if (size > 3 && bytes[0] == 'P' && (bytes[1] == '2' || bytes[1] == '5') && (is_space(bytes[2]) || bytes[2] == '#'))
-        return parse_pgm(out, &t, why, why_size) && (channels == 1 || spread(out, why, why_size));
+    if (!size) return nn_error(to, MHA_BAD_FILE, "it is empty");
+    if (size > 3 && bytes[0] == 'P' && (bytes[1] == '2' || bytes[1] == '5') &&
+        (is_space(bytes[2]) || bytes[2] == '#')) {
+        TRY(parse_pgm(out, &t, to));
+        return channels == 1 ? MHA_OK : spread(out, to);
+    }
     if (size >= sizeof png && memcmp(bytes, png, sizeof png) == 0)
-        return nn_image_png_parse(out, channels, bytes, size, why, why_size);
-    return fail(why, why_size, "neither a PNG nor a PGM (P2 or P5)");
+        return nn_image_png_parse(out, channels, bytes, size, to);
+    return nn_error(to, MHA_BAD_FILE, "neither a PNG nor a PGM (P2 or P5)");
 }
 
-static bool parse_as(nn_image *out, int channels, const void *bytes, size_t size, const char *name, char *error,
-                     size_t error_size)
+static mha_status parse_as(nn_image *out, int channels, const void *bytes, size_t size, const char *name, char *error,
+                           size_t error_size)
 {
-    char why[240] = "";
     *out = (nn_image){0};
-    if (parse(out, channels, bytes, size, why, sizeof why)) return true;
-    nn_image_free(out);
-    if (error_size) snprintf(error, error_size, "%s: %s", name, why);
-    return false;
+    mha_status status = parse(out, channels, bytes, size, &(nn_failure){name, error, error_size});
+    if (status) nn_image_free(out);
+    return status;
 }
 
-bool nn_image_parse(nn_image *out, const void *bytes, size_t size, const char *name, char *error, size_t error_size)
+mha_status nn_image_parse(nn_image *out, const void *bytes, size_t size, const char *name, char *error,
+                          size_t error_size)
 {
     return parse_as(out, 1, bytes, size, name, error, error_size);
 }
 
-bool nn_image_write_pgm(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, char *error,
-                        size_t error_size)
+mha_status nn_image_write_pgm(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, char *error,
+                              size_t error_size)
 {
     nn_replacement to;
     char start[60];

@@ -1,7 +1,7 @@
 /* Small image files, grey or in colours: PGM, and PNG if built with libpng.
  *
  *     nn_image picture;
- *     if (!nn_image_open(&picture, "seven.png", error, sizeof error)) puts(error);
+ *     if (nn_image_open(&picture, "seven.png", error, sizeof error)) puts(error);
  *     ... picture.pixels ...
  *     nn_image_free(&picture);
  *
@@ -14,9 +14,7 @@
 #ifndef NN_IO_IMAGE_H
 #define NN_IO_IMAGE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <mha.h>
 
 enum { NN_IMAGE_SIDE_MOST = 16384, NN_IMAGE_PIXELS_MOST = 1 << 25, NN_IMAGE_BYTES_MOST = 1 << 28 };
 
@@ -25,14 +23,15 @@ typedef struct nn_image {
     unsigned char *pixels; /* (rows,columns): 0 black, 255 white; or (rows,columns,3): red, green, blue */
 } nn_image;
 
-/* Reads a file, or `size` bytes of one in memory (`name` replaces the path in messages). Returns false on error, with
- * one line in `error`, of `error_size` bytes; nothing needs to be freed then. */
-bool nn_image_open(nn_image *out, const char *path, char *error, size_t error_size);
-bool nn_image_parse(nn_image *out, const void *bytes, size_t size, const char *name, char *error, size_t error_size);
+/* Reads a file, or `size` bytes of one in memory (`name` replaces the path in messages). On error, `error`, of
+ * `error_size` bytes, gets one line, and nothing needs to be freed. */
+mha_status nn_image_open(nn_image *out, const char *path, char *error, size_t error_size);
+mha_status nn_image_parse(nn_image *out, const void *bytes, size_t size, const char *name, char *error,
+                          size_t error_size);
 
 /* The same in colours, as Pillow's convert("RGB") gives them: alpha is ignored, and so are colour profiles. A PNG of 16 bits
  * per channel, or with a gamma that is not that of sRGB, is refused. */
-bool nn_image_open_colours(nn_image *out, const char *path, char *error, size_t error_size);
+mha_status nn_image_open_colours(nn_image *out, const char *path, char *error, size_t error_size);
 
 /* A zeroed image is legal. */
 void nn_image_free(nn_image *picture);
@@ -42,10 +41,10 @@ bool nn_image_knows_png(void);
 
 /* Writes pixels (rows,columns), or (rows,columns,channels) of 1 (grey) or 3 (red, green, blue) channels, atomically.
  * The limits above apply. */
-bool nn_image_write_pgm(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, char *error,
-                        size_t error_size);
-bool nn_image_write_png(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, int channels,
-                        char *error, size_t error_size);
+mha_status nn_image_write_pgm(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, char *error,
+                              size_t error_size);
+mha_status nn_image_write_png(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns,
+                              int channels, char *error, size_t error_size);
 
 /* Luminance, 0.299 red + 0.587 green + 0.114 blue, of `count` pixels of 1 (copied), 3 or 4 channels. The fourth is alpha;
  * what is behind is white, or black if most of the picture is transparent and the rest is light: light ink on nothing. */

@@ -35,46 +35,46 @@ static const char *colour_problem(const unsigned char *bytes, size_t size)
     return NULL;
 }
 
-static bool read_pixels(nn_image *out, int channels, png_image *png, char *why, size_t why_size)
+static mha_status read_pixels(nn_image *out, int channels, png_image *png, const nn_failure *to)
 {
     unsigned char *rgba = malloc((size_t)(out->rows * out->columns) * 4);
-    if (!rgba) {
-        snprintf(why, why_size, "not enough memory for its pixels");
-        return false;
-    }
+    if (!rgba) return nn_error(to, MHA_NO_MEMORY, "not enough memory for its pixels");
     png->format = PNG_FORMAT_RGBA;
     png->flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* 16-bit samples without other information are sRGB, like 8-bit ones */
     bool ok = png_image_finish_read(png, NULL, rgba, 0, NULL);
-    if (!ok) snprintf(why, why_size, "the PNG is damaged or truncated: %s", png->message);
     if (ok && channels == 1) nn_image_to_grey(out->pixels, rgba, out->rows * out->columns, 4);
     for (int64_t i = 0; ok && channels > 1 && i < out->rows * out->columns; i++)
         memcpy(out->pixels + 3 * i, rgba + 4 * i, 3);
     free(rgba);
-    return ok;
+    return ok ? MHA_OK : nn_error(to, MHA_BAD_FILE, "the PNG is damaged or truncated: %s", png->message);
 }
 
 /* An uncompressed pixel takes at least one bit. */
-bool nn_image_png_parse(nn_image *out, int channels, const void *bytes, size_t size, char *why, size_t why_size)
+static mha_status read_png(nn_image *out, int channels, png_image *png, const void *bytes, size_t size,
+                           const nn_failure *to)
 {
-    png_image png = {.version = PNG_IMAGE_VERSION};
-    bool ok = png_image_begin_read_from_memory(&png, bytes, size);
-    if (!ok) snprintf(why, why_size, "the PNG is damaged or truncated: %s", png.message);
-    uint64_t pixels = (uint64_t)png.width * png.height;
-    if (ok && pixels / 8 > (uint64_t)size * DEFLATE_RATIO) {
-        snprintf(why, why_size, "a PNG of %zu bytes cannot hold the %" PRIu32 " x %" PRIu32 " pixels that it claims",
-                 size, (uint32_t)png.width, (uint32_t)png.height);
-        ok = false;
-    }
-    const char *problem = ok && channels > 1 ? colour_problem(bytes, size) : NULL;
-    if (problem) snprintf(why, why_size, "%s", problem);
-    ok = ok && !problem && nn_image_make(out, png.height, png.width, channels, why, why_size) &&
-         read_pixels(out, channels, &png, why, why_size);
-    png_image_free(&png);
-    return ok;
+    if (!png_image_begin_read_from_memory(png, bytes, size))
+        return nn_error(to, MHA_BAD_FILE, "the PNG is damaged or truncated: %s", png->message);
+    if ((uint64_t)png->width * png->height / 8 > (uint64_t)size * DEFLATE_RATIO)
+        return nn_error(to, MHA_BAD_FILE,
+                        "a PNG of %zu bytes cannot hold the %" PRIu32 " x %" PRIu32 " pixels that it claims", size,
+                        (uint32_t)png->width, (uint32_t)png->height);
+    const char *problem = channels > 1 ? colour_problem(bytes, size) : NULL;
+    if (problem) return nn_error_because(to, MHA_BAD_FILE, problem);
+    TRY(nn_image_make(out, png->height, png->width, channels, to));
+    return read_pixels(out, channels, png, to);
 }
 
-bool nn_image_write_png(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, int channels,
-                        char *error, size_t error_size)
+mha_status nn_image_png_parse(nn_image *out, int channels, const void *bytes, size_t size, const nn_failure *to)
+{
+    png_image png = {.version = PNG_IMAGE_VERSION};
+    mha_status status = read_png(out, channels, &png, bytes, size, to);
+    png_image_free(&png);
+    return status;
+}
+
+mha_status nn_image_write_png(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns,
+                              int channels, char *error, size_t error_size)
 {
     nn_replacement to;
     png_image png = {.version = PNG_IMAGE_VERSION,
@@ -84,9 +84,9 @@ bool nn_image_write_png(const char *path, const unsigned char *pixels, int64_t r
     png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
     void *packed = malloc(size);
     nn_replacement_begin(&to, path, error, error_size);
-    if (!packed) nn_replacement_fail(&to, "out of memory");
+    if (!packed) nn_replacement_fail(&to, MHA_NO_MEMORY, "out of memory");
     else if (!png_image_write_to_memory(&png, packed, &size, 0, pixels, 0, NULL))
-        nn_replacement_fail(&to, "%s", png.message);
+        nn_replacement_fail(&to, MHA_BAD_FILE, "%s", png.message);
     else nn_replacement_put(&to, packed, size);
     free(packed);
     return nn_replacement_end(&to);
@@ -98,19 +98,17 @@ static const char no_png[] = "PNG needs a build with libpng (Debian: libpng-dev)
 
 bool nn_image_knows_png(void) { return false; }
 
-bool nn_image_png_parse(nn_image *out, int channels, const void *bytes, size_t size, char *why, size_t why_size)
+mha_status nn_image_png_parse(nn_image *out, int channels, const void *bytes, size_t size, const nn_failure *to)
 {
     (void)out, (void)channels, (void)bytes, (void)size;
-    snprintf(why, why_size, "%s; use a PGM instead", no_png);
-    return false;
+    return nn_error(to, MHA_BAD_FILE, "%s; use a PGM instead", no_png);
 }
 
-bool nn_image_write_png(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns, int channels,
-                        char *error, size_t error_size)
+mha_status nn_image_write_png(const char *path, const unsigned char *pixels, int64_t rows, int64_t columns,
+                              int channels, char *error, size_t error_size)
 {
     (void)pixels, (void)rows, (void)columns, (void)channels;
-    if (error_size) snprintf(error, error_size, "%s: %s", path, no_png);
-    return false;
+    return nn_error_because(&(nn_failure){path, error, error_size}, MHA_BAD_FILE, no_png);
 }
 
 #endif

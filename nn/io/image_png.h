@@ -2,13 +2,13 @@
 #ifndef NN_IO_IMAGE_PNG_H
 #define NN_IO_IMAGE_PNG_H
 
+#include "io/failure.h"
 #include "io/image.h"
 
-/* Decodes a PNG to 1 or 3 channels. Returns false on error, with the reason in `why`, without the file name. */
-bool nn_image_png_parse(nn_image *out, int channels, const void *bytes, size_t size, char *why, size_t why_size);
+/* Decodes a PNG to 1 or 3 channels. */
+mha_status nn_image_png_parse(nn_image *out, int channels, const void *bytes, size_t size, const nn_failure *to);
 
-/* Allocates the pixels of an image of the size that a file declares. Returns false if it is too large or out of
- * memory. */
-bool nn_image_make(nn_image *out, uint64_t rows, uint64_t columns, int channels, char *why, size_t why_size);
+/* Allocates the pixels of an image of the size that a file declares. */
+mha_status nn_image_make(nn_image *out, uint64_t rows, uint64_t columns, int channels, const nn_failure *to);
 
 #endif

@@ -9,6 +9,7 @@
  * (Its number would not tell: another process may have it by now, or one on another machine.) The lock is taken after the
  * file is created: another process may lock and remove it in between, and the owner then creates another one. */
 #include "io/replace.h"
+#include "io/failure.h"
 #include "io/file_lock.h"
 
 #include <dirent.h>
@@ -27,16 +28,20 @@
 
 enum { TRIES = 1000 }; /* names of temporary files; other processes with the same PID may have some */
 
-bool nn_replacement_fail(nn_replacement *to, const char *format, ...)
+mha_status nn_replacement_fail(nn_replacement *to, mha_status status, const char *format, ...)
 {
     char line[300];
     va_list args;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    if (!to->failed && to->error_size) snprintf(to->error, to->error_size, "%s: %s", to->path, line);
-    to->failed = true;
-    return false;
+    if (!to->failed) to->failed = nn_error_because(&(nn_failure){to->path, to->error, to->error_size}, status, line);
+    return to->failed;
+}
+
+static mha_status fail_with(nn_replacement *to, int number)
+{
+    return nn_replacement_fail(to, nn_status_of(number), "%s", strerror(number));
 }
 
 /* Removes a temporary file that no process has locked. */
@@ -77,13 +82,12 @@ static bool lock_temporary(int file)
 }
 
 /* Creates the temporary file, with the permissions of the file that it will replace, if any. */
-static bool create_temporary(nn_replacement *to)
+static mha_status create_temporary(nn_replacement *to)
 {
     struct stat old;
     bool there = fstatat(to->at.folder, to->at.name, &old, 0) == 0;
-    if (there && !S_ISREG(old.st_mode)) return nn_replacement_fail(to, "not a regular file");
-    if (there && faccessat(to->at.folder, to->at.name, W_OK, 0) != 0)
-        return nn_replacement_fail(to, "%s", strerror(errno));
+    if (there && !S_ISREG(old.st_mode)) return nn_replacement_fail(to, MHA_BAD_FILE, "not a regular file");
+    if (there && faccessat(to->at.folder, to->at.name, W_OK, 0) != 0) return fail_with(to, errno);
     remove_all_abandoned(to->at.folder);
     for (int i = 0; i < TRIES && to->file < 0; i++) {
         snprintf(to->temporary, sizeof to->temporary, PREFIX "%ld-%d", (long)getpid(), i);
@@ -94,10 +98,11 @@ static bool create_temporary(nn_replacement *to)
             to->file = -1;
         }
     }
-    if (to->file < 0) return nn_replacement_fail(to, "cannot create a file in its folder: %s", strerror(errno));
+    if (to->file < 0)
+        return nn_replacement_fail(to, nn_status_of(errno), "cannot create a file in its folder: %s", strerror(errno));
     to->made = true;
-    if (there && fchmod(to->file, old.st_mode & 0777) != 0) return nn_replacement_fail(to, "%s", strerror(errno));
-    return true;
+    if (there && fchmod(to->file, old.st_mode & 0777) != 0) return fail_with(to, errno);
+    return MHA_OK;
 }
 
 /* ---- Replacements that are under way ---------------------------------------------------------------------------- */
@@ -106,13 +111,12 @@ static bool create_temporary(nn_replacement *to)
 enum { LISTED = 8 };
 static _Atomic(nn_replacement *) listed[LISTED];
 
-static bool enlist(nn_replacement *to)
+static void enlist(nn_replacement *to)
 {
     for (int n = 0; n < LISTED; n++) {
         nn_replacement *none = NULL;
         if (atomic_compare_exchange_strong(&listed[n], &none, to)) break;
     }
-    return true;
 }
 
 static void strike(nn_replacement *to)
@@ -131,33 +135,37 @@ void nn_replacement_abandon(void)
     }
 }
 
-bool nn_replacement_begin(nn_replacement *to, const char *path, char *error, size_t error_size)
+mha_status nn_replacement_begin(nn_replacement *to, const char *path, char *error, size_t error_size)
 {
     char why[300];
     to->path = path;
     to->error = error;
     to->error_size = error_size;
     to->file = -1;
-    to->made = to->failed = false;
+    to->made = false;
+    to->failed = MHA_OK;
     to->lock = NULL;
     to->used = 0;
-    if (!nn_file_place_find(&to->at, path, why, sizeof why)) return nn_replacement_fail(to, "%s", why);
-    return create_temporary(to) && enlist(to);
+    mha_status status = nn_file_place_find(&to->at, path, why, sizeof why);
+    if (status) return nn_replacement_fail(to, status, "%s", why);
+    TRY(create_temporary(to));
+    enlist(to);
+    return MHA_OK;
 }
 
 /* A write may be partial or interrupted. */
-static bool flush_pending(nn_replacement *to)
+static mha_status flush_pending(nn_replacement *to)
 {
     for (size_t at = 0; at < to->used;) {
         ssize_t n = write(to->file, to->buffer + at, to->used - at);
-        if (n < 0 && errno != EINTR) return nn_replacement_fail(to, "%s", strerror(errno));
+        if (n < 0 && errno != EINTR) return fail_with(to, errno);
         if (n > 0) at += (size_t)n;
     }
     to->used = 0;
-    return true;
+    return MHA_OK;
 }
 
-bool nn_replacement_put(nn_replacement *to, const void *bytes, size_t size)
+mha_status nn_replacement_put(nn_replacement *to, const void *bytes, size_t size)
 {
     const unsigned char *from = bytes;
     while (size && !to->failed) {
@@ -168,31 +176,33 @@ bool nn_replacement_put(nn_replacement *to, const void *bytes, size_t size)
         size -= part;
         if (to->used == sizeof to->buffer) flush_pending(to);
     }
-    return !to->failed;
+    return to->failed;
 }
 
-static bool settle(nn_replacement *to)
+static mha_status settle(nn_replacement *to)
 {
-    if (to->failed || !flush_pending(to)) return false;
     struct stat mine;
-    if (fsync(to->file) != 0 || fstat(to->file, &mine) != 0) return nn_replacement_fail(to, "%s", strerror(errno));
+    TRY(to->failed);
+    TRY(flush_pending(to));
+    if (fsync(to->file) != 0 || fstat(to->file, &mine) != 0) return fail_with(to, errno);
     /* Some file systems report errors of writing when a descriptor is closed; the lock stays with the other one. */
     int copy = fcntl(to->file, F_DUPFD_CLOEXEC, 0);
-    if (copy < 0 || close(copy) != 0) return nn_replacement_fail(to, "%s", strerror(errno));
+    if (copy < 0 || close(copy) != 0) return fail_with(to, errno);
     if (to->lock && !nn_file_lock_check(to->lock))
-        return nn_replacement_fail(to, "another process has replaced it in the meantime; it is left unchanged");
-    if (renameat(to->at.folder, to->temporary, to->at.folder, to->at.name) != 0)
-        return nn_replacement_fail(to, "%s", strerror(errno));
+        return nn_replacement_fail(to, MHA_BAD_FILE,
+                                   "another process has replaced it in the meantime; it is left unchanged");
+    if (renameat(to->at.folder, to->temporary, to->at.folder, to->at.name) != 0) return fail_with(to, errno);
     to->made = false;
     if (to->lock) nn_file_lock_replaced(to->lock, &mine);
     /* Some file systems cannot sync folders (EINVAL). On other errors the rename may be lost in a power failure, and
      * the old file cannot be restored. */
     if (fsync(to->at.folder) != 0 && errno != EINVAL)
-        return nn_replacement_fail(to, "replaced, but syncing its folder failed: %s", strerror(errno));
-    return true;
+        return nn_replacement_fail(to, nn_status_of(errno), "replaced, but syncing its folder failed: %s",
+                                   strerror(errno));
+    return MHA_OK;
 }
 
-bool nn_replacement_end(nn_replacement *to)
+mha_status nn_replacement_end(nn_replacement *to)
 {
     settle(to);
     if (to->file >= 0) close(to->file);
@@ -201,11 +211,11 @@ bool nn_replacement_end(nn_replacement *to)
     nn_file_place_free(&to->at);
     to->file = -1;
     to->made = false;
-    return !to->failed;
+    return to->failed;
 }
 
 /* Some file systems cannot reserve space; there the bytes are written. */
-static bool reserve(nn_replacement *to, int64_t bytes)
+static mha_status reserve(nn_replacement *to, int64_t bytes)
 {
     static const unsigned char zeros[4096];
     int64_t part = sizeof zeros;
@@ -213,17 +223,21 @@ static bool reserve(nn_replacement *to, int64_t bytes)
     do why = posix_fallocate(to->file, 0, (off_t)bytes);
     while (why == EINTR);
     if (why != EOPNOTSUPP && why != EINVAL && why != ENOSYS)
-        return !why || nn_replacement_fail(to, "no room for its %" PRId64 " bytes: %s", bytes, strerror(why));
+        return !why ? MHA_OK
+                    : nn_replacement_fail(to, nn_status_of(why), "no room for its %" PRId64 " bytes: %s", bytes,
+                                          strerror(why));
     for (int64_t left = bytes; left > 0 && !to->failed; left -= part)
         nn_replacement_put(to, zeros, (size_t)(left < part ? left : part));
-    return !to->failed && flush_pending(to);
+    TRY(to->failed);
+    return flush_pending(to);
 }
 
-bool nn_replacement_fits(const char *path, int64_t bytes, char *error, size_t error_size)
+mha_status nn_replacement_fits(const char *path, int64_t bytes, char *error, size_t error_size)
 {
     nn_replacement to;
-    bool fits = nn_replacement_begin(&to, path, error, error_size) && reserve(&to, bytes);
-    to.failed = true; /* so that the temporary file is removed */
+    mha_status status = nn_replacement_begin(&to, path, error, error_size);
+    if (!status) status = reserve(&to, bytes);
+    to.failed = MHA_BAD_FILE; /* so that the temporary file is removed */
     nn_replacement_end(&to);
-    return fits;
+    return status;
 }

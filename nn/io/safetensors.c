@@ -84,15 +84,16 @@ const char *nn_safetensors_describe(char *out, size_t room, const nn_safetensors
 
 /* ---- Reading ---------------------------------------------------------------------------------------------------- */
 
-static bool read_bytes(content *from, void *out, size_t bytes)
+static mha_status read_bytes(content *from, void *out, size_t bytes)
 {
     if (!from->file) {
         memcpy(out, from->bytes, bytes);
         from->bytes += bytes;
-        return true;
+        return MHA_OK;
     }
-    if (fread(out, 1, bytes, from->file) == bytes) return true;
-    return nn_fail(&from->to, "%s", ferror(from->file) ? strerror(errno) : "the file was truncated while it was read");
+    if (fread(out, 1, bytes, from->file) == bytes) return MHA_OK;
+    return nn_error(&from->to, MHA_BAD_FILE, "%s",
+                    ferror(from->file) ? strerror(errno) : "the file was truncated while it was read");
 }
 
 /* Peeks at the next byte; EOF at the end. */
@@ -104,51 +105,52 @@ static int peek(content *from, uint64_t left)
 
 /* Reports why a header of n bytes is impossible with `left` bytes after its length: usually the file has another
  * format. */
-static bool refuse_length(content *from, const unsigned char length[8], uint64_t n, uint64_t left)
+static mha_status refuse_length(content *from, const unsigned char length[8], uint64_t n, uint64_t left)
 {
     unsigned char first[NN_SOURCE_FIRST];
     size_t more = left < sizeof first - 8 ? (size_t)left : sizeof first - 8;
     int next = peek(from, left);
     bool other = next != EOF && next != '{';
     memcpy(first, length, 8);
-    const char *is = read_bytes(from, first + 8, more) ? nn_source_foreign(first, 8 + more) : NULL;
-    if (is) return nn_fail(&from->to, "%s", is);
-    if (other) return nn_fail(&from->to, "not a safetensors file");
+    const char *is = read_bytes(from, first + 8, more) ? NULL : nn_source_foreign(first, 8 + more);
+    if (is) return nn_error(&from->to, MHA_BAD_FILE, "%s", is);
+    if (other) return nn_error(&from->to, MHA_BAD_FILE, "not a safetensors file");
     if (n > NN_SAFETENSORS_HEADER_MAX)
-        return nn_fail(&from->to, "not a safetensors file: a header of %llu bytes is more than the %d allowed",
-                       (unsigned long long)n, NN_SAFETENSORS_HEADER_MAX);
-    return nn_fail(&from->to,
-                   "the header says %llu bytes, but the file has %llu after its length; the file is truncated",
-                   (unsigned long long)n, (unsigned long long)left);
+        return nn_error(&from->to, MHA_BAD_FILE,
+                        "not a safetensors file: a header of %llu bytes is more than the %d allowed",
+                        (unsigned long long)n, NN_SAFETENSORS_HEADER_MAX);
+    return nn_error(&from->to, MHA_BAD_FILE,
+                    "the header says %llu bytes, but the file has %llu after its length; the file is truncated",
+                    (unsigned long long)n, (unsigned long long)left);
 }
 
 /* The length of the header, checked against the file. */
-static bool read_length(content *from, size_t *length)
+static mha_status read_length(content *from, size_t *length)
 {
     unsigned char bytes[8];
     uint64_t n = 0;
     if (from->size < 8)
-        return nn_fail(&from->to, "%llu bytes are too few for a safetensors file", (unsigned long long)from->size);
-    if (from->size > SIZE_MAX / 2) return nn_fail(&from->to, "the file is larger than the address space");
-    if (!read_bytes(from, bytes, 8)) return false;
+        return nn_error(&from->to, MHA_BAD_FILE, "%llu bytes are too few for a safetensors file",
+                        (unsigned long long)from->size);
+    if (from->size > SIZE_MAX / 2)
+        return nn_error(&from->to, MHA_BAD_FILE, "the file is larger than the address space");
+    TRY(read_bytes(from, bytes, 8));
     for (int i = 7; i >= 0; i--) n = n << 8 | bytes[i];
     if (n > from->size - 8 || n > NN_SAFETENSORS_HEADER_MAX) return refuse_length(from, bytes, n, from->size - 8);
     *length = (size_t)n;
-    return true;
+    return MHA_OK;
 }
 
-static bool read_header(content *from, nn_safetensors_header *header)
+static mha_status read_header(content *from, nn_safetensors_header *header)
 {
-    char why[320];
     size_t length = 0;
-    if (!read_length(from, &length)) return false;
+    TRY(read_length(from, &length));
     unsigned char *json = malloc(length ? length : 1); /* exact size, so that a sanitizer detects reads beyond it */
-    if (!json) return nn_fail(&from->to, "not enough memory for a header of %zu bytes", length);
-    bool ok = read_bytes(from, json, length);
-    if (ok && !nn_safetensors_header_read(header, json, length, from->size - 8 - length, why, sizeof why))
-        ok = nn_fail(&from->to, "%s", why);
+    if (!json) return nn_error(&from->to, MHA_NO_MEMORY, "not enough memory for a header of %zu bytes", length);
+    mha_status status = read_bytes(from, json, length);
+    if (!status) status = nn_safetensors_header_read(header, json, length, from->size - 8 - length, &from->to);
     free(json);
-    return ok;
+    return status;
 }
 
 static size_t aligned(size_t bytes)
@@ -164,7 +166,7 @@ static bool can_stay(const content *from, const nn_safetensors_tensor *tensor, c
 
 /* Copies each tensor, in the order of the file, to an aligned address. The sum cannot overflow: the tensors together
  * are no longer than the file, and NN_SAFETENSORS_HEADER_MAX limits their number. */
-static bool read_data(content *from, nn_safetensors *file)
+static mha_status read_data(content *from, nn_safetensors *file)
 {
     nn_safetensors_header *header = &file->header;
     size_t total = NN_SAFETENSORS_ALIGN;
@@ -173,7 +175,7 @@ static bool read_data(content *from, nn_safetensors *file)
         if (!can_stay(from, &header->tensors[i], data))
             total += aligned((size_t)(header->tensors[i].end - header->tensors[i].begin));
     file->block = malloc(total);
-    if (!file->block) return nn_fail(&from->to, "not enough memory for %zu bytes of tensors", total);
+    if (!file->block) return nn_error(&from->to, MHA_NO_MEMORY, "not enough memory for %zu bytes of tensors", total);
     unsigned char *at = file->block + (aligned((uintptr_t)file->block) - (uintptr_t)file->block);
     for (size_t i = 0; i < header->tensor_count; i++) {
         nn_safetensors_tensor *tensor = &header->tensors[i];
@@ -184,10 +186,10 @@ static bool read_data(content *from, nn_safetensors *file)
             continue;
         }
         tensor->data = at;
-        if (!read_bytes(from, at, bytes)) return false;
+        TRY(read_bytes(from, at, bytes));
         at += aligned(bytes);
     }
-    return true;
+    return MHA_OK;
 }
 
 static int by_name(const void *a, const void *b)
@@ -195,56 +197,61 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const nn_safetensors_tensor *)a)->name, ((const nn_safetensors_tensor *)b)->name);
 }
 
-static nn_safetensors *read_all(content *from)
+static mha_status read_all(nn_safetensors **out, content *from)
 {
     nn_safetensors *file = calloc(1, sizeof *file);
-    if (!file) {
-        nn_fail(&from->to, "out of memory");
-        return NULL;
-    }
-    if (!read_header(from, &file->header) || !read_data(from, file)) {
+    if (!file) return nn_error(&from->to, MHA_NO_MEMORY, "out of memory");
+    mha_status status = read_header(from, &file->header);
+    if (!status) status = read_data(from, file);
+    if (status) {
         nn_safetensors_free(file);
-        return NULL;
+        return status;
     }
     if (file->header.tensor_count)
         qsort(file->header.tensors, file->header.tensor_count, sizeof *file->header.tensors, by_name);
-    return file;
+    *out = file;
+    return MHA_OK;
 }
 
-nn_safetensors *nn_safetensors_parse(const void *bytes, size_t size, const char *name, char *error, size_t error_size)
+mha_status nn_safetensors_parse(nn_safetensors **file, const void *bytes, size_t size, const char *name, char *error,
+                                size_t error_size)
 {
     content from = {.bytes = bytes, .size = size, .to = {name, error, error_size}};
-    return read_all(&from);
+    *file = NULL;
+    return read_all(file, &from);
 }
 
-/* Opens a regular file and finds its size; -1 on error. Without O_NONBLOCK, opening a pipe without a writer would
- * block. */
-static int open_file(content *from, const char *path)
+/* Opens a regular file and finds its size. On error the descriptor is -1. Without O_NONBLOCK, opening a pipe without a
+ * writer would block. */
+static mha_status open_file(content *from, const char *path, int *descriptor)
 {
     struct stat about;
-    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (descriptor < 0 || fstat(descriptor, &about)) nn_fail(&from->to, "%s", strerror(errno));
-    else if (!S_ISREG(about.st_mode)) nn_fail(&from->to, "not a regular file");
-    else return from->size = (uint64_t)about.st_size, descriptor;
-    if (descriptor >= 0) close(descriptor);
-    return -1;
+    *descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    mha_status status = MHA_OK;
+    if (*descriptor < 0 || fstat(*descriptor, &about))
+        status = nn_error(&from->to, nn_status_of(errno), "%s", strerror(errno));
+    else if (!S_ISREG(about.st_mode)) status = nn_error(&from->to, MHA_BAD_FILE, "not a regular file");
+    else from->size = (uint64_t)about.st_size;
+    if (status && *descriptor >= 0) close(*descriptor);
+    return status;
 }
 
-nn_safetensors *nn_safetensors_map(const char *path, char *error, size_t error_size)
+mha_status nn_safetensors_map(nn_safetensors **file, const char *path, char *error, size_t error_size)
 {
     content from = {.stay = true, .to = {path, error, error_size}};
-    int descriptor = open_file(&from, path);
-    if (descriptor < 0) return NULL;
+    int descriptor;
+    *file = NULL;
+    TRY(open_file(&from, path, &descriptor));
     size_t size = (size_t)from.size;
     void *map = size ? nn_file_map(descriptor, size) : NULL;
-    if (size && !map) nn_fail(&from.to, "cannot be mapped: %s", strerror(errno));
+    int number = errno;
     close(descriptor);
-    if (size && !map) return NULL;
+    if (size && !map) return nn_error(&from.to, nn_status_of(number), "cannot be mapped: %s", strerror(number));
     from.bytes = map;
-    nn_safetensors *file = read_all(&from);
-    if (file) file->map = map, file->map_size = size;
+    mha_status status = read_all(file, &from);
+    if (!status) (*file)->map = map, (*file)->map_size = size;
     else nn_file_unmap(map, size);
-    return file;
+    return status;
 }
 
 void nn_safetensors_forget(const nn_safetensors *file, const void *from, size_t bytes)
@@ -252,23 +259,21 @@ void nn_safetensors_forget(const nn_safetensors *file, const void *from, size_t 
     nn_file_map_forget(file->map, file->map_size, from, bytes);
 }
 
-nn_safetensors *nn_safetensors_open(const char *path, char *error, size_t error_size)
+mha_status nn_safetensors_open(nn_safetensors **file, const char *path, char *error, size_t error_size)
 {
     content from = {.to = {path, error, error_size}};
-    nn_safetensors *file = NULL;
-    int descriptor = open_file(&from, path);
-    if (descriptor < 0) return NULL;
+    int descriptor;
+    *file = NULL;
+    TRY(open_file(&from, path, &descriptor));
     from.file = fdopen(descriptor, "rb");
     if (!from.file) {
-        nn_fail(&from.to, "%s", strerror(errno));
-        goto out;
+        int number = errno;
+        close(descriptor);
+        return nn_error(&from.to, nn_status_of(number), "%s", strerror(number));
     }
-    descriptor = -1; /* fclose closes it */
-    file = read_all(&from);
-out:
-    if (from.file) fclose(from.file);
-    if (descriptor >= 0) close(descriptor);
-    return file;
+    mha_status status = read_all(file, &from);
+    fclose(from.file);
+    return status;
 }
 
 void nn_safetensors_free(nn_safetensors *file)

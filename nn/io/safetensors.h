@@ -69,17 +69,19 @@ typedef struct nn_safetensors_pair {
 
 typedef struct nn_safetensors nn_safetensors;
 
-/* Reads a file, or `size` bytes of one in memory (copied; `name` replaces the path in messages). Returns NULL on error,
- * with one line in `error`, of `error_size` bytes (240 are enough unless the path is long). */
-nn_safetensors *nn_safetensors_open(const char *path, char *error, size_t error_size);
+/* Reads a file, or `size` bytes of one in memory (copied; `name` replaces the path in messages). On error *file is
+ * NULL, and `error`, of `error_size` bytes (240 are enough unless the path is long), gets one line. */
+mha_status nn_safetensors_open(nn_safetensors **file, const char *path, char *error, size_t error_size);
+mha_status nn_safetensors_parse(nn_safetensors **file, const void *bytes, size_t size, const char *name, char *error,
+                                size_t error_size);
+
 /* The same without reading the data: the file is mapped, and its pages are read when they are used. A file that is
  * truncated by someone else while it is mapped ends the process with SIGBUS. */
-nn_safetensors *nn_safetensors_map(const char *path, char *error, size_t error_size);
+mha_status nn_safetensors_map(nn_safetensors **file, const char *path, char *error, size_t error_size);
 
 /* Lets pages of a mapped file go, those that lie between these bytes as a whole: they are read again where they are needed.
  * Nothing happens to memory that is not of the mapping. */
 void nn_safetensors_forget(const nn_safetensors *file, const void *from, size_t bytes);
-nn_safetensors *nn_safetensors_parse(const void *bytes, size_t size, const char *name, char *error, size_t error_size);
 
 /* NULL is legal. */
 void nn_safetensors_free(nn_safetensors *file);

@@ -3,6 +3,7 @@
 #ifndef NN_IO_SAFETENSORS_HEADER_H
 #define NN_IO_SAFETENSORS_HEADER_H
 
+#include "io/failure.h"
 #include "io/safetensors.h"
 
 enum { NN_SAFETENSORS_HEADER_MAX = 100 * 1000 * 1000 }; /* the limit of the format's own library */
@@ -15,9 +16,9 @@ typedef struct nn_safetensors_header {
 } nn_safetensors_header;
 
 /* Fills `header` from `length` bytes of JSON; the tensors are sorted by their data, which they cover without gap or
- * overlap; their `data` is not set. Returns false on error, with one line in `why`; free `header` in any case. */
-bool nn_safetensors_header_read(nn_safetensors_header *header, const void *bytes, size_t length, uint64_t data_size,
-                                char *why, size_t why_size);
+ * overlap; their `data` is not set. Free `header` in any case. */
+mha_status nn_safetensors_header_read(nn_safetensors_header *header, const void *bytes, size_t length,
+                                      uint64_t data_size, const nn_failure *to);
 void nn_safetensors_header_free(nn_safetensors_header *header);
 
 /* The dtype of a word such as "F32", or false if it is unknown; the word of a dtype. */

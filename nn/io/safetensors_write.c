@@ -2,6 +2,7 @@
  * replaced atomically (replace.h). */
 #include "io/safetensors_write.h"
 #include "io/buffer.h"
+#include "io/failure.h"
 #include "io/json.h"
 #include "io/replace.h"
 #include "io/safetensors_header.h"
@@ -45,20 +46,20 @@ static int64_t measure(nn_replacement *to, const nn_safetensors_item *item)
     int64_t bytes = (int64_t)nn_safetensors_dtype_size(item->dtype);
     bool empty = false;
     if (item->rank < 0 || item->rank > NN_SAFETENSORS_RANK) {
-        nn_replacement_fail(to, "tensor %s has %d axes, more than %d", nn_json_brief(item->name).text, item->rank,
-                            NN_SAFETENSORS_RANK);
+        nn_replacement_fail(to, MHA_BAD_ARGUMENT, "tensor %s has %d axes, more than %d", nn_json_brief(item->name).text,
+                            item->rank, NN_SAFETENSORS_RANK);
         return -1;
     }
     for (int i = 0; i < item->rank; i++) {
         int64_t size = item->shape[i];
         empty = empty || size == 0;
         if (size < 0 || (size && __builtin_mul_overflow(bytes, size, &bytes))) {
-            nn_replacement_fail(to, "tensor %s has an invalid size", nn_json_brief(item->name).text);
+            nn_replacement_fail(to, MHA_BAD_ARGUMENT, "tensor %s has an invalid size", nn_json_brief(item->name).text);
             return -1;
         }
     }
     if (!empty && !item->data) {
-        nn_replacement_fail(to, "tensor %s has no data", nn_json_brief(item->name).text);
+        nn_replacement_fail(to, MHA_BAD_ARGUMENT, "tensor %s has no data", nn_json_brief(item->name).text);
         return -1;
     }
     return empty ? 0 : bytes;
@@ -82,91 +83,93 @@ static int by_key(const void *a, const void *b)
 }
 
 /* Sorts both lists into the order of the file; duplicates are errors. */
-static bool sort(nn_replacement *to, nn_safetensors_item *items, size_t item_count, nn_safetensors_pair *pairs,
-                 size_t pair_count)
+static mha_status sort(nn_replacement *to, nn_safetensors_item *items, size_t item_count, nn_safetensors_pair *pairs,
+                       size_t pair_count)
 {
     if (item_count) qsort(items, item_count, sizeof *items, by_name);
     if (pair_count) qsort(pairs, pair_count, sizeof *pairs, by_key);
     for (size_t i = 1; i < item_count; i++)
         if (by_name(&items[i - 1], &items[i]) == 0)
-            return nn_replacement_fail(to, "tensor %s occurs twice", nn_json_brief(items[i].name).text);
+            return nn_replacement_fail(to, MHA_BAD_ARGUMENT, "tensor %s occurs twice",
+                                       nn_json_brief(items[i].name).text);
     for (size_t i = 1; i < pair_count; i++)
         if (by_key(&pairs[i - 1], &pairs[i]) == 0)
-            return nn_replacement_fail(to, "metadata %s occurs twice", nn_json_brief(pairs[i].key).text);
+            return nn_replacement_fail(to, MHA_BAD_ARGUMENT, "metadata %s occurs twice",
+                                       nn_json_brief(pairs[i].key).text);
     if (item_count) qsort(items, item_count, sizeof *items, by_place);
-    return true;
+    return MHA_OK;
 }
 
 /* ---- The header ------------------------------------------------------------------------------------------------- */
 
 /* A JSON string. Quoting replaces invalid UTF-8, so a text that does not decode to itself was invalid. */
-static bool put_string(nn_replacement *to, nn_buffer *out, const char *text)
+static mha_status put_string(nn_replacement *to, nn_buffer *out, const char *text)
 {
     size_t room = 6 * strlen(text) + 8; /* \u00xx is the longest escape of a byte */
     char *quoted_text = malloc(2 * room);
-    if (!quoted_text) return nn_replacement_fail(to, "not enough memory for a header");
+    if (!quoted_text) return nn_replacement_fail(to, MHA_NO_MEMORY, "not enough memory for a header");
     char *back = quoted_text + room;
     nn_json_quote(quoted_text, room, text);
     nn_json j = nn_json_open(quoted_text, strlen(quoted_text));
     bool same = nn_json_string(&j, back, NULL) && strcmp(back, text) == 0;
     if (same) nn_buffer_puts(out, quoted_text);
-    else nn_replacement_fail(to, "%s is not UTF-8", nn_json_brief(text).text);
     free(quoted_text);
-    return same;
+    return same ? MHA_OK : nn_replacement_fail(to, MHA_BAD_ARGUMENT, "%s is not UTF-8", nn_json_brief(text).text);
 }
 
-static bool put_metadata(nn_replacement *to, nn_buffer *out, const nn_safetensors_pair *pairs, size_t count)
+static mha_status put_metadata(nn_replacement *to, nn_buffer *out, const nn_safetensors_pair *pairs, size_t count)
 {
     nn_buffer_puts(out, "\"__metadata__\":");
     for (size_t i = 0; i < count; i++) {
         nn_buffer_putc(out, i ? ',' : '{');
-        if (!put_string(to, out, pairs[i].key)) return false;
+        TRY(put_string(to, out, pairs[i].key));
         nn_buffer_putc(out, ':');
-        if (!put_string(to, out, pairs[i].value)) return false;
+        TRY(put_string(to, out, pairs[i].value));
     }
     nn_buffer_putc(out, '}');
-    return true;
+    return MHA_OK;
 }
 
-static bool put_record(nn_replacement *to, nn_buffer *out, const nn_safetensors_item *item, int64_t *at)
+static mha_status put_record(nn_replacement *to, nn_buffer *out, const nn_safetensors_item *item, int64_t *at)
 {
     int64_t bytes = measure(to, item), begin = *at;
-    if (bytes < 0) return false;
-    if (__builtin_add_overflow(*at, bytes, at)) return nn_replacement_fail(to, "the tensors do not fit 63 bits");
+    if (bytes < 0) return to->failed;
+    if (__builtin_add_overflow(*at, bytes, at))
+        return nn_replacement_fail(to, MHA_BAD_ARGUMENT, "the tensors do not fit 63 bits");
     if (strcmp(item->name, "__metadata__") == 0)
-        return nn_replacement_fail(to, "a tensor must not be named \"__metadata__\"");
-    if (!put_string(to, out, item->name)) return false;
+        return nn_replacement_fail(to, MHA_BAD_ARGUMENT, "a tensor must not be named \"__metadata__\"");
+    TRY(put_string(to, out, item->name));
     nn_buffer_printf(out, ":{\"dtype\":\"%s\",\"shape\":[", nn_safetensors_dtype_word(item->dtype));
     for (int i = 0; i < item->rank; i++) nn_buffer_printf(out, i ? ",%lld" : "%lld", (long long)item->shape[i]);
     nn_buffer_printf(out, "],\"data_offsets\":[%lld,%lld]}", (long long)begin, (long long)*at);
-    return true;
+    return MHA_OK;
 }
 
-static bool put_header(nn_replacement *to, nn_buffer *out, const nn_safetensors_item *items, size_t item_count,
-                       const nn_safetensors_pair *pairs, size_t pair_count)
+static mha_status put_header(nn_replacement *to, nn_buffer *out, const nn_safetensors_item *items, size_t item_count,
+                             const nn_safetensors_pair *pairs, size_t pair_count)
 {
     int64_t at = 0;
     nn_buffer_putc(out, '{');
-    if (pair_count && !put_metadata(to, out, pairs, pair_count)) return false;
+    if (pair_count) TRY(put_metadata(to, out, pairs, pair_count));
     for (size_t i = 0; i < item_count; i++) {
         if (i || pair_count) nn_buffer_putc(out, ',');
-        if (!put_record(to, out, &items[i], &at)) return false;
+        TRY(put_record(to, out, &items[i], &at));
     }
     nn_buffer_putc(out, '}');
     while (!out->failed && out->size % 8) nn_buffer_putc(out, ' ');
-    return true;
+    return MHA_OK;
 }
 
-/* Builds the header in memory. On error returns false, with a message in `to`. */
-static bool make_header(nn_replacement *to, nn_buffer *out, const nn_safetensors_item *items, size_t item_count,
-                        const nn_safetensors_pair *pairs, size_t pair_count)
+/* Builds the header in memory. */
+static mha_status make_header(nn_replacement *to, nn_buffer *out, const nn_safetensors_item *items, size_t item_count,
+                              const nn_safetensors_pair *pairs, size_t pair_count)
 {
-    if (!put_header(to, out, items, item_count, pairs, pair_count)) return false;
-    if (out->failed) return nn_replacement_fail(to, "not enough memory for a header");
+    TRY(put_header(to, out, items, item_count, pairs, pair_count));
+    if (out->failed) return nn_replacement_fail(to, MHA_NO_MEMORY, "not enough memory for a header");
     if (out->size > NN_SAFETENSORS_HEADER_MAX)
-        return nn_replacement_fail(to, "a header of %zu bytes is more than the %d allowed", out->size,
+        return nn_replacement_fail(to, MHA_BAD_ARGUMENT, "a header of %zu bytes is more than the %d allowed", out->size,
                                    NN_SAFETENSORS_HEADER_MAX);
-    return true;
+    return MHA_OK;
 }
 
 /* ---- The data --------------------------------------------------------------------------------------------------- */
@@ -196,8 +199,8 @@ static void write_all(nn_replacement *to, nn_safetensors_item *items, size_t ite
                       size_t pair_count)
 {
     nn_buffer header = {0};
-    if (sort(to, items, item_count, pairs, pair_count) &&
-        make_header(to, &header, items, item_count, pairs, pair_count)) {
+    if (!sort(to, items, item_count, pairs, pair_count) &&
+        !make_header(to, &header, items, item_count, pairs, pair_count)) {
         unsigned char bytes[8];
         for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)((uint64_t)header.size >> 8 * i);
         nn_replacement_put(to, bytes, 8);
@@ -207,30 +210,30 @@ static void write_all(nn_replacement *to, nn_safetensors_item *items, size_t ite
     nn_buffer_free(&header);
 }
 
-bool nn_safetensors_write(const char *path, const nn_safetensors_item *items, size_t item_count,
-                          const nn_safetensors_pair *metadata, size_t pair_count, char *error, size_t error_size)
+mha_status nn_safetensors_write(const char *path, const nn_safetensors_item *items, size_t item_count,
+                                const nn_safetensors_pair *metadata, size_t pair_count, char *error, size_t error_size)
 {
     return nn_safetensors_write_locked(path, NULL, items, item_count, metadata, pair_count, error, error_size);
 }
 
-bool nn_safetensors_write_locked(const char *path, nn_file_lock *lock, const nn_safetensors_item *items,
-                                 size_t item_count, const nn_safetensors_pair *metadata, size_t pair_count, char *error,
-                                 size_t error_size)
+mha_status nn_safetensors_write_locked(const char *path, nn_file_lock *lock, const nn_safetensors_item *items,
+                                       size_t item_count, const nn_safetensors_pair *metadata, size_t pair_count,
+                                       char *error, size_t error_size)
 {
     nn_safetensors_item *sorted = malloc(item_count * sizeof *sorted + 1);
     nn_safetensors_pair *pairs = malloc(pair_count * sizeof *pairs + 1);
     nn_replacement *to = malloc(sizeof *to);
-    bool ok = false;
+    mha_status status;
     if (sorted && pairs && to) {
         if (item_count) memcpy(sorted, items, item_count * sizeof *sorted);
         if (pair_count) memcpy(pairs, metadata, pair_count * sizeof *pairs);
-        bool begun = nn_replacement_begin(to, path, error, error_size);
+        status = nn_replacement_begin(to, path, error, error_size);
         to->lock = lock;
-        if (begun) write_all(to, sorted, item_count, pairs, pair_count);
-        ok = nn_replacement_end(to);
-    } else if (error_size) snprintf(error, error_size, "%s: out of memory", path);
+        if (!status) write_all(to, sorted, item_count, pairs, pair_count);
+        status = nn_replacement_end(to);
+    } else status = nn_error(&(nn_failure){path, error, error_size}, MHA_NO_MEMORY, "out of memory");
     free(to);
     free(pairs);
     free(sorted);
-    return ok;
+    return status;
 }

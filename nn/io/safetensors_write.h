@@ -2,7 +2,7 @@
  *
  *     nn_safetensors_item items[] = {nn_safetensors_item_view("output", out), nn_safetensors_item_view("weights", weights)};
  *     nn_safetensors_pair notes[] = {{"heads", "12"}};
- *     if (!nn_safetensors_write("out.safetensors", items, 2, notes, 1, error, sizeof error)) puts(error);
+ *     if (nn_safetensors_write("out.safetensors", items, 2, notes, 1, error, sizeof error)) puts(error);
  *
  * The bytes are written to a temporary file in the folder of the target, synced, and renamed to the target; then the
  * folder is synced. A process killed at any moment leaves the old file or the new one under the target's name, and
@@ -35,13 +35,14 @@ nn_safetensors_item nn_safetensors_item_view(const char *name, mha_tensor view);
 nn_safetensors_item nn_safetensors_item_dense(const char *name, nn_safetensors_dtype dtype, int rank,
                                               const int64_t *shape, const void *data);
 
-/* Returns false on error, with one line in `error`, of `error_size` bytes (240 are enough unless the path is long). */
-bool nn_safetensors_write(const char *path, const nn_safetensors_item *items, size_t item_count,
-                          const nn_safetensors_pair *metadata, size_t pair_count, char *error, size_t error_size);
+/* On error, `error`, of `error_size` bytes (240 are enough unless the path is long), gets one line. Returns MHA_OK,
+ * MHA_BAD_ARGUMENT (items or metadata that the format cannot have), MHA_BAD_FILE or MHA_NO_MEMORY. */
+mha_status nn_safetensors_write(const char *path, const nn_safetensors_item *items, size_t item_count,
+                                const nn_safetensors_pair *metadata, size_t pair_count, char *error, size_t error_size);
 
 /* The same for the owner of a lock on that file; `lock` may be NULL. */
-bool nn_safetensors_write_locked(const char *path, nn_file_lock *lock, const nn_safetensors_item *items,
-                                 size_t item_count, const nn_safetensors_pair *metadata, size_t pair_count, char *error,
-                                 size_t error_size);
+mha_status nn_safetensors_write_locked(const char *path, nn_file_lock *lock, const nn_safetensors_item *items,
+                                       size_t item_count, const nn_safetensors_pair *metadata, size_t pair_count,
+                                       char *error, size_t error_size);
 
 #endif

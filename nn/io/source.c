@@ -13,16 +13,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-bool nn_source_fail(nn_source *from, const char *format, ...)
+mha_status nn_source_fail(nn_source *from, mha_status status, const char *format, ...)
 {
     char line[300];
     va_list args;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    if (!from->failed) nn_fail_because(&(nn_failure){from->name, from->error, from->error_size}, line);
-    from->failed = true;
-    return false;
+    if (!from->failed)
+        from->failed = nn_error_because(&(nn_failure){from->name, from->error, from->error_size}, status, line);
+    return from->failed;
 }
 
 /* ---- Plain bytes ------------------------------------------------------------------------------------------------ */
@@ -35,7 +35,8 @@ static size_t take_plain(nn_source *from, void *out, size_t room)
         memcpy(out, from->bytes, n);
         from->bytes += n;
     } else if (fread(out, 1, n, from->file) != n) {
-        nn_source_fail(from, "%s", ferror(from->file) ? strerror(errno) : "the file was truncated while it was read");
+        nn_source_fail(from, MHA_BAD_FILE, "%s",
+                       ferror(from->file) ? strerror(errno) : "the file was truncated while it was read");
         return 0;
     }
     from->left -= n;
@@ -59,15 +60,15 @@ struct gunzip {
     unsigned char packed[1 << 15];
 };
 
-static bool gunzip_begin(nn_source *from)
+static mha_status gunzip_begin(nn_source *from)
 {
     struct gunzip *g = calloc(1, sizeof *g);
     if (!g || inflateInit2(&g->stream, GZIP_ONLY) != Z_OK) {
         free(g);
-        return nn_source_fail(from, "out of memory while decompressing");
+        return nn_source_fail(from, MHA_NO_MEMORY, "out of memory while decompressing");
     }
     from->unpacker = g;
-    return true;
+    return MHA_OK;
 }
 
 static void gunzip_end(nn_source *from)
@@ -77,15 +78,17 @@ static void gunzip_end(nn_source *from)
 }
 
 /* Provides compressed input and, after the end of a member, starts the next one; a gzip file may have any number.
- * Returns false at the end or on error. */
+ * False at the end or after an error. */
 static bool gunzip_refill(nn_source *from)
 {
     struct gunzip *g = from->unpacker;
     if (!g->stream.avail_in) {
         g->stream.next_in = g->packed;
         g->stream.avail_in = (uInt)take_plain(from, g->packed, sizeof g->packed);
-        if (from->failed) return false;
-        if (!g->stream.avail_in) return !g->ended && nn_source_fail(from, "the gzip file is truncated");
+        if (!g->stream.avail_in) {
+            if (!g->ended) nn_source_fail(from, MHA_BAD_FILE, "the gzip file is truncated");
+            return false;
+        }
     }
     if (g->ended) inflateReset(&g->stream);
     g->ended = false;
@@ -104,9 +107,10 @@ static size_t take_gzipped(nn_source *from, void *out, size_t room)
         int code = inflate(&g->stream, Z_NO_FLUSH);
         got += part - g->stream.avail_out;
         g->ended = code == Z_STREAM_END;
-        if (code == Z_MEM_ERROR) nn_source_fail(from, "out of memory while decompressing");
+        if (code == Z_MEM_ERROR) nn_source_fail(from, MHA_NO_MEMORY, "out of memory while decompressing");
         else if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
-            nn_source_fail(from, "the gzip file is damaged: %s", g->stream.msg ? g->stream.msg : "no reason given");
+            nn_source_fail(from, MHA_BAD_FILE, "the gzip file is damaged: %s",
+                           g->stream.msg ? g->stream.msg : "no reason given");
     }
     return from->failed ? 0 : got;
 }
@@ -117,9 +121,10 @@ bool nn_source_reads_gzip(void) { return true; }
 
 enum { DEFLATE_RATIO = 1 };
 
-static bool gunzip_begin(nn_source *from)
+static mha_status gunzip_begin(nn_source *from)
 {
-    return nn_source_fail(from, "the file is compressed, but this build has no zlib; decompress it first");
+    return nn_source_fail(from, MHA_BAD_FILE,
+                          "the file is compressed, but this build has no zlib; decompress it first");
 }
 
 static void gunzip_end(nn_source *from) { (void)from; }
@@ -147,19 +152,21 @@ uint64_t nn_source_most(const nn_source *from)
     return from->size > UINT64_MAX / DEFLATE_RATIO ? UINT64_MAX : from->size * DEFLATE_RATIO;
 }
 
-static bool detect_gzip(nn_source *from)
+static mha_status detect_gzip(nn_source *from)
 {
     static const unsigned char gzip[2] = {0x1f, 0x8b};
     unsigned char first[2];
-    if (from->size < sizeof first) return true;
-    if (take_plain(from, first, sizeof first) != sizeof first) return false;
+    if (from->size < sizeof first) return MHA_OK;
+    take_plain(from, first, sizeof first);
+    TRY(from->failed);
     from->left = from->size;
     if (from->file) rewind(from->file);
     else from->bytes -= sizeof first;
-    return memcmp(first, gzip, sizeof gzip) != 0 || gunzip_begin(from);
+    return memcmp(first, gzip, sizeof gzip) == 0 ? gunzip_begin(from) : MHA_OK;
 }
 
-bool nn_source_memory(nn_source *from, const void *bytes, size_t size, const char *name, char *error, size_t error_size)
+mha_status nn_source_memory(nn_source *from, const void *bytes, size_t size, const char *name, char *error,
+                            size_t error_size)
 {
     *from = (nn_source){.name = name, .error = error, .error_size = error_size, .bytes = bytes, .size = size};
     from->left = size;
@@ -167,7 +174,7 @@ bool nn_source_memory(nn_source *from, const void *bytes, size_t size, const cha
 }
 
 /* Without O_NONBLOCK, opening a pipe without a writer would block. */
-bool nn_source_open(nn_source *from, const char *path, char *error, size_t error_size)
+mha_status nn_source_open(nn_source *from, const char *path, char *error, size_t error_size)
 {
     struct stat about;
     *from = (nn_source){.name = path, .error = error, .error_size = error_size};
@@ -175,10 +182,10 @@ bool nn_source_open(nn_source *from, const char *path, char *error, size_t error
     bool there = descriptor >= 0 && fstat(descriptor, &about) == 0;
     if (there && S_ISREG(about.st_mode)) from->file = fdopen(descriptor, "rb");
     if (!from->file) {
-        if (there && !S_ISREG(about.st_mode)) nn_source_fail(from, "not a regular file");
-        else nn_source_fail(from, "%s", errno == ENOMEM ? "not enough memory" : strerror(errno));
+        if (there && !S_ISREG(about.st_mode)) nn_source_fail(from, MHA_BAD_FILE, "not a regular file");
+        else nn_source_fail(from, nn_status_of(errno), "%s", errno == ENOMEM ? "not enough memory" : strerror(errno));
         if (descriptor >= 0) close(descriptor);
-        return false;
+        return from->failed;
     }
     from->size = from->left = (uint64_t)about.st_size;
     return detect_gzip(from);
@@ -221,26 +228,27 @@ const char *nn_source_foreign(const void *first, size_t size)
 
 /* ---- Whole texts ------------------------------------------------------------------------------------------------- */
 
-char *nn_source_text(const char *path, size_t most, size_t *size, char *error, size_t error_size)
+mha_status nn_source_text(char **to, const char *path, size_t most, size_t *size, char *error, size_t error_size)
 {
     nn_source from;
     char *text = NULL;
     size_t got = 0;
-    if (nn_source_open(&from, path, error, error_size)) {
+    *to = NULL;
+    if (!nn_source_open(&from, path, error, error_size)) {
         size_t room = nn_source_most(&from) < most ? (size_t)nn_source_most(&from) + 1 : most + 1;
         text = malloc(room + 1);
         if (text) got = nn_source_take(&from, text, room);
-        else nn_source_fail(&from, "out of memory");
-        if (got > most) nn_source_fail(&from, "more than %zu bytes", most);
+        else nn_source_fail(&from, MHA_NO_MEMORY, "out of memory");
+        if (got > most) nn_source_fail(&from, MHA_BAD_FILE, "more than %zu bytes", most);
         if (text) text[got] = 0;
         const char *is = text ? nn_source_foreign(text, got) : NULL;
-        if (is) nn_source_fail(&from, "%s", is);
+        if (is) nn_source_fail(&from, MHA_BAD_FILE, "%s", is);
         if (text && !from.failed && strlen(text) != got)
-            nn_source_fail(&from, "not a text file: it contains a NUL byte");
+            nn_source_fail(&from, MHA_BAD_FILE, "not a text file: it contains a NUL byte");
     }
     nn_source_close(&from);
     if (!from.failed && size) *size = got;
-    if (!from.failed) return text;
-    free(text);
-    return NULL;
+    if (from.failed) free(text);
+    else *to = text;
+    return from.failed;
 }

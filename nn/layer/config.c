@@ -401,7 +401,8 @@ bool nn_layer_config_read(nn_layer_config *config, const char *path, const char 
     size_t size = 0;
     reading r = {.prefix = prefix, .layer = layer_of(prefix)};
     *config = (nn_layer_config){.scale = NAN};
-    char *text = nn_source_text(path, FILE_MOST, &size, error, error_size);
+    char *text;
+    nn_source_text(&text, path, FILE_MOST, &size, error, error_size);
     if (!text) return false;
     for (int pass = 0; pass < 2 && !r.why[0]; pass++) {
         nn_json j = nn_json_open(text, size);

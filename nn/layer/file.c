@@ -311,7 +311,8 @@ bool nn_layer_file_load(nn_layer_file *out, mha_context *ctx, const char *path, 
                         char *error, size_t error_size)
 {
     *out = (nn_layer_file){.status = MHA_BAD_FILE};
-    nn_safetensors *from = nn_safetensors_open(path, error, error_size);
+    nn_safetensors *from;
+    nn_safetensors_open(&from, path, error, error_size);
     bool ok = from && nn_layer_file_read(out, ctx, from, path, options, error, error_size);
     nn_safetensors_free(from);
     return ok;

@@ -98,7 +98,7 @@ bool nn_layer_file_save(const mha_layer *layer, const char *path, char *error, s
         return false;
     }
     nn_layer_notes_write(&notes, mha_layer_shape(layer));
-    bool ok = nn_safetensors_write(path, items.item, items.count, notes.pair, notes.count, error, error_size);
+    bool ok = !nn_safetensors_write(path, items.item, items.count, notes.pair, notes.count, error, error_size);
     nn_layer_items_free(&items);
     return ok;
 }

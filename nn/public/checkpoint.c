@@ -32,9 +32,9 @@ mha_status mha_checkpoint_claim(mha_context *ctx, mha_checkpoint **file, const c
     mha_checkpoint *made = calloc(1, sizeof *made);
     if (!made || !(made->path = copy_text(path)))
         status = mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for a checkpoint");
-    else if (!nn_file_lock_take(&made->lock, path, error, sizeof error) ||
-             !nn_replacement_fits(path, 1, error, sizeof error))
-        status = mha_context_fail(ctx, MHA_BAD_FILE, error);
+    else if ((status = nn_file_lock_take(&made->lock, path, error, sizeof error)) ||
+             (status = nn_replacement_fits(path, 1, error, sizeof error)))
+        mha_context_fail(ctx, status, error);
     if (status) mha_checkpoint_free(made);
     else *file = made;
     return status;

@@ -56,10 +56,10 @@ mha_status mha_data_open(mha_context *ctx, mha_data **data, const char *place, c
     if (synthetic)
         made->set =
             nn_digits_make(o.test_only ? 1 : count, count < SHARE ? 1 : count / SHARE, SEED, error, sizeof error);
-    else made->set = nn_mnist_open(place, error, sizeof error);
+    else status = nn_mnist_open(&made->set, place, error, sizeof error);
     if (!made->set) {
         free(made);
-        return mha_context_fail(ctx, synthetic ? MHA_NO_MEMORY : MHA_BAD_FILE, error);
+        return mha_context_fail(ctx, synthetic ? MHA_NO_MEMORY : status, error);
     }
     nn_mnist_describe(made->about, sizeof made->about, made->set);
     *data = made;

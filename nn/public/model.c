@@ -79,8 +79,7 @@ mha_status mha_model_open(mha_context *ctx, mha_model **model, const char *path,
     if ((status = nn_public_need(ctx, path, "path")) || (status = read_options(ctx, &o, options))) return status;
     char error[500] = "", place[4096];
     nn_vit_model loaded;
-    if (!nn_hub_place(place, sizeof place, path, error, sizeof error))
-        return mha_context_fail(ctx, MHA_BAD_FILE, error);
+    if (nn_hub_place(place, sizeof place, path, error, sizeof error)) return mha_context_fail(ctx, MHA_BAD_FILE, error);
     path = place;
     if (nn_public_open_family(ctx, model, path, &o, &status)) return status ? status : keep_path(ctx, model, path);
     nn_vit_file_options file = {.heads = o.heads, .heads_word = "options.heads"};

@@ -47,7 +47,7 @@ mha_status mha_tokenizer_train(mha_context *ctx, const char *path, const char *t
     if (!nn_load_bytes(&l, &splitter, "training", false, true)) status = nn_public_reason(ctx, error);
     else if (!(count = nn_train_bpe(&out, &splitter, text, length, &(nn_train_options){o.tokens, o.least, o.special})))
         status = mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory to train a tokenizer");
-    else if (!nn_buffer_save(&out, path, error, sizeof error)) status = mha_context_fail(ctx, MHA_BAD_FILE, error);
+    else if ((status = nn_buffer_save(&out, path, error, sizeof error))) mha_context_fail(ctx, status, error);
     if (!status && made) *made = count;
     nn_steps_free(&splitter);
     nn_buffer_free(&out);

@@ -287,7 +287,7 @@ nn_checkpoint *nn_checkpoint_open(const char *path, char *error, size_t error_si
         return NULL;
     }
     c->path = path;
-    c->file = nn_safetensors_open(path, error, error_size);
+    nn_safetensors_open(&c->file, path, error, error_size);
     if (c->file && is_checkpoint(&to, c->file) && read_recipe(&to, &c->run.how, c->file) && read_state(&to, c) &&
         read_history(&to, c) && read_notes(&to, c))
         return c;

@@ -130,7 +130,8 @@ static const said *bench(const char *args)
 static nn_safetensors *saved(const char *name)
 {
     char error[300];
-    nn_safetensors *file = nn_safetensors_open(in_folder(name), error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, in_folder(name), error, sizeof error);
     expect(file, "%s", file ? "" : error);
     unlink(in_folder(name));
     return file;
@@ -336,7 +337,8 @@ TEST(a_language_model_that_is_saved_is_a_model)
         .ctx = two_threads(), .prompt = 21, .tokens = 5, .save = folder, .type = MHA_BFLOAT16, .compute = MHA_FLOAT32};
     run_language(&small_languages[0], set, true);
     snprintf(path, sizeof path, "%s/prompt-gpt2-bf16.safetensors", folder);
-    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, sizeof error);
     if (expect(file, "%s", error)) {
         const nn_safetensors_tensor *t = nn_safetensors_find(file, "transformer.h.1.attn.c_attn.weight");
         expect(t && t->dtype == NN_SAFETENSORS_BF16 && t->shape[0] == 48 && t->shape[1] == 144, "c_attn of block 1");

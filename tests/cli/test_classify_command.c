@@ -30,7 +30,7 @@ static bool prepare(void)
     done = set && small_make(&cls, &config, "m.safetensors");
     config.output.pool = NN_POOL_MEAN, config.encoder.input.class_token = false;
     done = done && small_make(&mean, &config, "mean.safetensors");
-    done = done && expect(nn_image_write_pgm("a.pgm", set->test.images, 28, 28, error, sizeof error), "%s", error);
+    done = done && expect(!nn_image_write_pgm("a.pgm", set->test.images, 28, 28, error, sizeof error), "%s", error);
     return done;
 }
 
@@ -150,7 +150,7 @@ TEST(dark_ink_is_inverted)
     char error[300] = "";
     if (!prepare()) return;
     for (int i = 0; i < PIXELS; i++) dark[i] = (unsigned char)(255 - set->test.images[i]);
-    expect(nn_image_write_pgm("dark.pgm", dark, 28, 28, error, sizeof error), "%s", error);
+    expect(!nn_image_write_pgm("dark.pgm", dark, 28, 28, error, sizeof error), "%s", error);
     const said *it = classify("m.safetensors dark.pgm --json");
     expect(strcmp(it->err, line) == 0, "'%s'", it->err);
     expect_answer(it, 0, &cls, set->test.images, "null");
@@ -174,18 +174,18 @@ TEST(a_picture_is_made_to_fit)
     if (!prepare()) return;
     for (int i = 0; i < LARGE * LARGE; i++)
         large[i] = (unsigned char)(255 - nn_mnist_image(set, &set->test, 4)[i / LARGE / 5 * 28 + i % LARGE / 5]);
-    expect(nn_image_write_pgm("large.pgm", large, LARGE, LARGE, error, sizeof error), "%s", error);
+    expect(!nn_image_write_pgm("large.pgm", large, LARGE, LARGE, error, sizeof error), "%s", error);
     REFUSE("classify m.safetensors large.pgm --fit no",
            "large.pgm: the image is 140 x 140 pixels, the model needs 28 x 28, unless it is fitted");
     nn_image picture = {LARGE, LARGE, large};
-    expect(nn_fit_digit(want, 28, 28, &found, &picture, NN_WHEN_AUTO, NN_WHEN_AUTO) && found.fitted, "no ink");
+    expect(!nn_fit_digit(want, 28, 28, &found, &picture, NN_WHEN_AUTO, NN_WHEN_AUTO) && found.fitted, "no ink");
     const said *it = classify("m.safetensors large.pgm --json");
     expect(strstr(it->err, "mha: large.pgm: fitted to 28 x 28: dark ink is inverted, the digit, ") == it->err &&
                strstr(it->err, "(--fit no turns this off)\n") && one_line(it->err),
            "%s", it->err);
     expect_answer(it, 0, &cls, want, "null");
     picture = (nn_image){28, 28, set->test.images};
-    expect(nn_fit_digit(want, 28, 28, &found, &picture, NN_WHEN_YES, NN_WHEN_AUTO) && found.fitted, "not fitted");
+    expect(!nn_fit_digit(want, 28, 28, &found, &picture, NN_WHEN_YES, NN_WHEN_AUTO) && found.fitted, "not fitted");
     it = classify("m.safetensors a.pgm --json --fit yes");
     expect(strstr(it->err, "fitted to 28 x 28: the digit, ") && !strstr(it->err, "--fit no"), "%s", it->err);
     expect_answer(it, 0, &cls, want, "null");
@@ -197,14 +197,14 @@ TEST(what_is_no_digit_is_called_so)
     static unsigned char sheet[SHEET * SHEET];
     char error[300] = "";
     if (!prepare()) return;
-    expect(nn_image_write_pgm("paper.pgm", sheet, SHEET, SHEET, error, sizeof error), "%s", error);
-    expect(nn_image_write_pgm("black.pgm", sheet, 28, 28, error, sizeof error), "%s", error);
+    expect(!nn_image_write_pgm("paper.pgm", sheet, SHEET, SHEET, error, sizeof error), "%s", error);
+    expect(!nn_image_write_pgm("black.pgm", sheet, 28, 28, error, sizeof error), "%s", error);
     REFUSE("classify m.safetensors a.pgm paper.pgm", "paper.pgm: there is no ink in the image");
     REFUSE("classify m.safetensors black.pgm", "black.pgm: there is no ink in the image; --fit no takes it as it is");
     const said *it = classify("m.safetensors black.pgm --fit no --json");
     expect(!it->status && !*it->err, "%s", it->err);
     for (int i = 0; i < SHEET * SHEET; i++) sheet[i] = abs(i / SHEET - 45) < 20 && abs(i % SHEET - 45) < 20 ? 255 : 0;
-    expect(nn_image_write_pgm("square.pgm", sheet, SHEET, SHEET, error, sizeof error), "%s", error);
+    expect(!nn_image_write_pgm("square.pgm", sheet, SHEET, SHEET, error, sizeof error), "%s", error);
     it = classify("m.safetensors square.pgm --json");
     expect(!it->status && strstr(it->err, "mha: square.pgm: this may not be a digit: the ink fills its frame"), "%s",
            it->err);
@@ -218,7 +218,7 @@ TEST(a_png_is_read)
         not_given("this build has no libpng");
         return;
     }
-    expect(nn_image_write_png("a.png", set->test.images, 28, 28, 1, error, sizeof error), "%s", error);
+    expect(!nn_image_write_png("a.png", set->test.images, 28, 28, 1, error, sizeof error), "%s", error);
     expect_answer(classify("m.safetensors a.png --json"), 0, &cls, set->test.images, "null");
     expect(truncate("a.png", 60) == 0, "no cut");
     const said *it = classify("m.safetensors a.png");
@@ -380,7 +380,7 @@ TEST(other_models)
     config.output.classes = 40, config.encoder.input.rows = 14, config.encoder.input.columns = 56,
     config.encoder.input.patch = 2;
     config.encoder.blocks.heads = 3;
-    expect(nn_image_write_pgm("wide.pgm", wide, 14, 56, error, sizeof error), "%s", error);
+    expect(!nn_image_write_pgm("wide.pgm", wide, 14, 56, error, sizeof error), "%s", error);
     if (small_make(&v, &config, "wide.safetensors")) {
         const said *it = classify("wide.safetensors wide.pgm --heads --fit no");
         expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);

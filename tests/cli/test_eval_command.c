@@ -198,13 +198,14 @@ static bool strip_metadata(const char *to, const char *from)
 {
     char error[300] = "";
     nn_safetensors_item items[100];
-    nn_safetensors *file = nn_safetensors_open(from, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, from, error, sizeof error);
     size_t count = file ? nn_safetensors_count(file) : 0;
     for (size_t i = 0; i < count && i < 100; i++) {
         const nn_safetensors_tensor *t = nn_safetensors_get(file, i);
         items[i] = nn_safetensors_item_dense(t->name, t->dtype, t->rank, t->shape, t->data);
     }
-    bool ok = expect(file && count < 100 && nn_safetensors_write(to, items, count, NULL, 0, error, sizeof error), "%s",
+    bool ok = expect(file && count < 100 && !nn_safetensors_write(to, items, count, NULL, 0, error, sizeof error), "%s",
                      error);
     nn_safetensors_free(file);
     return ok;

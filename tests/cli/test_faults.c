@@ -346,7 +346,7 @@ static void write_layer(void)
     bool made = !mha_context_create(&ctx, NULL) && !mha_layer_create(ctx, &layer, &o, NULL);
     if (made) made = !mha_layer_initialize(ctx, layer, 3);
     expect(made && nn_layer_file_save(layer, "layer", error, sizeof error) &&
-               nn_safetensors_write("input", items, 2, NULL, 0, error, sizeof error),
+               !nn_safetensors_write("input", items, 2, NULL, 0, error, sizeof error),
            "no layer: %s", error);
     mha_layer_free(layer);
     mha_context_free(ctx);
@@ -362,7 +362,7 @@ static void write_weights(void)
     for (int i = 0; i < HEADS * TOKENS * TOKENS; i++) weights[i] = 1.0f / TOKENS;
     nn_safetensors_item item =
         nn_safetensors_item_view("weights", mha_tensor_3d(weights, MHA_FLOAT32, HEADS, TOKENS, TOKENS));
-    expect(nn_safetensors_write("weights", &item, 1, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write("weights", &item, 1, NULL, 0, error, sizeof error), "%s", error);
     free(weights);
     FILE *words = fopen("words", "w");
     for (int i = 0; words && i < TOKENS; i++) fprintf(words, "word %d\n", i);

@@ -218,7 +218,7 @@ static void expect_png(const char *path)
     char error[300] = "";
     nn_image picture;
     bool dark = false, bright = false, white = true;
-    if (!expect(nn_image_open(&picture, path, error, sizeof error), "%s", error)) return;
+    if (!expect(!nn_image_open(&picture, path, error, sizeof error), "%s", error)) return;
     expect(picture.rows > 200 && picture.columns > 400, "%d x %d", (int)picture.columns, (int)picture.rows);
     for (int64_t n = 0; n < picture.rows * picture.columns; n++) {
         dark = dark || (picture.pixels[n] > 20 && picture.pixels[n] < 34);

@@ -93,7 +93,7 @@ static bool write_layer(const char *path, const problem *p, const mha_layer *lay
     nn_layer_items items;
     snprintf(file.prefix, sizeof file.prefix, "%s", p->prefix);
     nn_layer_file_items(&items, &file, NULL, "");
-    bool ok = expect(nn_safetensors_write(path, items.item, items.count, NULL, 0, error, sizeof error), "%s", error);
+    bool ok = expect(!nn_safetensors_write(path, items.item, items.count, NULL, 0, error, sizeof error), "%s", error);
     nn_layer_items_free(&items);
     return ok;
 }
@@ -142,7 +142,7 @@ static void write_input(const char *path, const problem *p)
     if (p->padding == FLOAT_MASK)
         items[count++] = item_of(p, "key_padding_mask", mha_tensor_2d(padding, MHA_FLOAT32, p->B, p->Tk));
     char error[300] = "";
-    expect(nn_safetensors_write(path, items, count, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write(path, items, count, NULL, 0, error, sizeof error), "%s", error);
 }
 
 /* ---- Its answer ---------------------------------------------------------------------------------------------------
@@ -232,7 +232,8 @@ static void expect_answer(const char *path, const problem *p, const mha_layer *l
     char error[300] = "";
     size_t count = 1;
     int64_t keys = p->Tk + 2 * p->extra_keys;
-    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, sizeof error);
     if (!expect(file, "%s", error)) return;
     solve(&a, p, layer);
     expect_tensor(file, "output", item_of(p, "", mha_tensor_3d(NULL, MHA_FLOAT32, p->B, TQ, M)), a.out);
@@ -387,7 +388,7 @@ TEST(inputs_of_any_float_type)
         const void *data = i < 0 ? (const void *)plain : i == 0 ? (const void *)wide : halves[i - 1];
         nn_safetensors_item query =
             nn_safetensors_item_dense("query", i < 0 ? NN_SAFETENSORS_F32 : types[i], 2, shape, data);
-        expect(nn_safetensors_write("x.safetensors", &query, 1, NULL, 0, error, sizeof error), "%s", error);
+        expect(!nn_safetensors_write("x.safetensors", &query, 1, NULL, 0, error, sizeof error), "%s", error);
         const said *it = run("", "l.safetensors x.safetensors -o y.safetensors");
         expect(it->status == 0, "type %d: %s", i, it->err);
         slurp_bytes("y.safetensors", i < 0 ? first : again, sizeof first, i < 0 ? &first_size : &size);

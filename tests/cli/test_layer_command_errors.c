@@ -17,7 +17,7 @@ static void write_file(const char *path, const nn_safetensors_item *items, size_
 {
     char error[300] = "";
     nn_safetensors_pair note = {"heads", heads};
-    expect(nn_safetensors_write(path, items, count, &note, heads ? 1 : 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write(path, items, count, &note, heads ? 1 : 0, error, sizeof error), "%s", error);
 }
 
 static nn_safetensors_item tensor(const char *name, nn_safetensors_dtype dtype, int rank, int64_t a, int64_t b,

@@ -29,24 +29,24 @@ static bool prepare(void)
     static const char *const bert[] = {"self.query", "self.key", "self.value", "output.dense"};
     static const char *const bart[] = {"q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"};
     nn_safetensors_item items[16], input = tensor("query", 3, 2, TOKENS, M);
-    bool ok = nn_safetensors_write("x", &input, 1, NULL, 0, error, sizeof error);
+    bool ok = !nn_safetensors_write("x", &input, 1, NULL, 0, error, sizeof error);
     for (int i = 0; i < 8; i++) { /* four heads of width 2, two of keys and values */
         snprintf(names[i], sizeof names[i], "layers.%d.self_attn.%s", i / 4, llama[i % 4]);
         items[i] = tensor(names[i], 2, i % 4 == 1 || i % 4 == 2 ? M / 2 : M, M, 0);
     }
-    ok = ok && nn_safetensors_write("llama", items, 8, NULL, 0, error, sizeof error);
+    ok = ok && !nn_safetensors_write("llama", items, 8, NULL, 0, error, sizeof error);
     for (int i = 0; i < 8; i++) {
         snprintf(names[i], sizeof names[i], "%s.%s", bert[i / 2], i % 2 ? "bias" : "weight");
         items[i] = i % 2 ? tensor(names[i], 1, M, 0, 0) : tensor(names[i], 2, M, M, 0);
     }
-    ok = ok && nn_safetensors_write("bert", items, 8, NULL, 0, error, sizeof error);
+    ok = ok && !nn_safetensors_write("bert", items, 8, NULL, 0, error, sizeof error);
     for (int i = 0; i < 12; i++) {
         static const char *const places[] = {"encoder.layers.0.self_attn.", "decoder.layers.0.self_attn.",
                                              "decoder.layers.0.encoder_attn."};
         snprintf(names[i], sizeof names[i], "%s%s", places[i / 4], bart[i % 4]);
         items[i] = tensor(names[i], 2, M, M, 0);
     }
-    ok = ok && nn_safetensors_write("bart", items, 12, NULL, 0, error, sizeof error);
+    ok = ok && !nn_safetensors_write("bart", items, 12, NULL, 0, error, sizeof error);
     return expect(ok, "%s", error);
 }
 
@@ -218,7 +218,7 @@ TEST(contradictions)
     const nn_safetensors_pair notes[] = {{"heads", "2"}};
     nn_safetensors_item items[] = {tensor("q_proj.weight", 2, M, M, 0), tensor("k_proj.weight", 2, M, M, 0),
                                    tensor("v_proj.weight", 2, M, M, 0), tensor("o_proj.weight", 2, M, M, 0)};
-    expect(nn_safetensors_write("noted", items, 4, notes, 1, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write("noted", items, 4, notes, 1, error, sizeof error), "%s", error);
     REFUSE("{\"model_type\": \"llama\", \"num_attention_heads\": 4}", "noted x -o y",
            "noted: heads is 4 in config.json, but 2 in the file's metadata");
 }

@@ -21,7 +21,7 @@ static bool prepare(void)
     tried = true;
     set = small_folder("d");
     done = set && small_make(&cls, &config, "m.safetensors");
-    done = done && expect(nn_image_write_pgm("a.pgm", set->test.images, 28, 28, error, sizeof error), "%s", error);
+    done = done && expect(!nn_image_write_pgm("a.pgm", set->test.images, 28, 28, error, sizeof error), "%s", error);
     return done;
 }
 

@@ -36,8 +36,8 @@ static bool prepare(void)
     nn_mnist *set = small_folder("d");
     done = set && small_make(&v, &config, "m.safetensors");
     if (done) small_free(&v);
-    done = done && expect(nn_image_write_pgm("a.pgm", set->test.images, 28, 28, error, sizeof error), "%s", error);
-    done = done && expect(nn_image_write_pgm("b.pgm", set->test.images, 14, 56, error, sizeof error), "%s", error);
+    done = done && expect(!nn_image_write_pgm("a.pgm", set->test.images, 28, 28, error, sizeof error), "%s", error);
+    done = done && expect(!nn_image_write_pgm("b.pgm", set->test.images, 14, 56, error, sizeof error), "%s", error);
     nn_mnist_free(set);
     return done;
 }
@@ -92,7 +92,7 @@ TEST(bad_models)
     static const float parts[4] = {0.5f, -0.25f, 0.5f, 0.25f}; /* no weights, though they sum to 1 */
     nn_safetensors_item item = nn_safetensors_item_dense("x", NN_SAFETENSORS_F32, 3, (const int64_t[]){1, 1, 4}, parts);
     char error[300] = "";
-    expect(nn_safetensors_write("x.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write("x.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
     REFUSE("x.safetensors" TO, "x.safetensors: patch_embed.proj.weight is missing");
     small_vit v;
     nn_description config = small_config();
@@ -138,7 +138,7 @@ static void write_odd(nn_safetensors_dtype dtype, int at, float odd)
     nn_safetensors_item item =
         nn_safetensors_item_dense("attention", dtype, 3, (const int64_t[]){2, 2, 3},
                                   dtype == NN_SAFETENSORS_F32 ? (void *)numbers : (void *)halves);
-    expect(nn_safetensors_write("odd.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write("odd.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
 }
 
 TEST(rows_that_are_no_weights)
@@ -185,8 +185,8 @@ TEST(tensors_that_are_no_weights)
         nn_safetensors_item_dense("x", NN_SAFETENSORS_F32, 3, (const int64_t[]){2, 2, 1}, numbers),
         nn_safetensors_item_dense("y", NN_SAFETENSORS_F32, 3, (const int64_t[]){2, 2, 1}, numbers),
         nn_safetensors_item_dense("whole", NN_SAFETENSORS_I32, 3, (const int64_t[]){2, 2, 1}, numbers)};
-    expect(nn_safetensors_write("t.safetensors", items, 6, NULL, 0, error, sizeof error), "%s", error);
-    expect(nn_safetensors_write("flat.safetensors", items, 1, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write("t.safetensors", items, 6, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write("flat.safetensors", items, 1, NULL, 0, error, sizeof error), "%s", error);
     REFUSE("--attention none.safetensors" TO, "none.safetensors: No such file or directory");
     REFUSE("--attention t.safetensors --tensor z" TO, "t.safetensors: no tensor \"z\"; candidates: empty, x and y");
     REFUSE("--attention t.safetensors" TO, "t.safetensors: 3 tensors could be attention weights: empty, x and y; "
@@ -225,7 +225,7 @@ TEST(axes_that_do_not_fit)
     char error[300] = "";
     const nn_safetensors_item item =
         nn_safetensors_item_dense("attention", NN_SAFETENSORS_F32, 4, (const int64_t[]){2, 1, 1, 2}, bad);
-    expect(nn_safetensors_write("w.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write("w.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
     REFUSE("--attention w.safetensors --first-axis batch" TO,
            "w.safetensors: attention: sequence 1, head 0, row 0 (counted from 0) sums to 2; rows must sum to 1, or be "
            "all 0 if no key is visible");
@@ -239,14 +239,14 @@ TEST(many_tensors_are_not_all_named)
     nn_safetensors_item items[6];
     for (int i = 0; i < 6; i++)
         items[i] = nn_safetensors_item_dense(names[i], NN_SAFETENSORS_F32, 3, (const int64_t[]){1, 2, 1}, numbers);
-    expect(nn_safetensors_write("six.safetensors", items, 6, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write("six.safetensors", items, 6, NULL, 0, error, sizeof error), "%s", error);
     REFUSE(
         "--attention six.safetensors" TO,
         "six.safetensors: 6 tensors could be attention weights: a, b, c, d and 2 more; choose one with --tensor NAME");
-    expect(nn_safetensors_write("four.safetensors", items, 4, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write("four.safetensors", items, 4, NULL, 0, error, sizeof error), "%s", error);
     REFUSE("--attention four.safetensors --tensor z" TO,
            "four.safetensors: no tensor \"z\"; candidates: a, b, c and d");
-    expect(nn_safetensors_write("one.safetensors", items, 1, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write("one.safetensors", items, 1, NULL, 0, error, sizeof error), "%s", error);
     REFUSE("--attention one.safetensors --tensor z" TO, "one.safetensors: no tensor \"z\"; candidates: a");
 }
 

@@ -90,7 +90,7 @@ TEST(statistics_are_of_rows_that_see_something)
                                  {{0.5f, 0.25f, 0.25f}, {0.75f, 0.25f}}};
     const nn_safetensors_item item =
         nn_safetensors_item_dense("attention", NN_SAFETENSORS_F32, 4, (const int64_t[]){1, 4, 2, 4}, maps);
-    expect(nn_safetensors_write("h.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write("h.safetensors", &item, 1, NULL, 0, error, sizeof error), "%s", error);
     piece data = data_of(view("--attention h.safetensors"));
     double last = (1.5 * log(2) + 2 * log(2) - 0.75 * log(3)) / 2;
     expect_statistic(data, "entropy", (const double[]){log(4) / 2, log(2), 0, last}, 4);
@@ -106,7 +106,7 @@ TEST(one_tensor_of_several)
         nn_safetensors_item_dense("a", NN_SAFETENSORS_F32, 3, (const int64_t[]){1, 2, 2}, halves),
         nn_safetensors_item_dense("attention", NN_SAFETENSORS_F32, 3, (const int64_t[]){1, 2, 3}, zeros)};
     double cells[6];
-    expect(nn_safetensors_write("two.safetensors", items, 2, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write("two.safetensors", items, 2, NULL, 0, error, sizeof error), "%s", error);
     expect(cells_of(data_of(view("--attention two.safetensors --tensor a")), cells, 4) == 4 && cells[0] == 1 &&
                cells[1] == 0 && cells[2] == 0.5 && cells[3] == 0.5,
            "a");
@@ -253,7 +253,7 @@ static void write_beside(const char *name, const int64_t *shape, int rank, const
     const nn_safetensors_item items[] = {
         nn_safetensors_item_dense(name, NN_SAFETENSORS_F32, rank, shape, zeros),
         nn_safetensors_item_dense("output", NN_SAFETENSORS_F32, output_rank, output, zeros)};
-    expect(nn_safetensors_write("b.safetensors", items, output_rank ? 2 : 1, &note, axes ? 1 : 0, error, sizeof error),
+    expect(!nn_safetensors_write("b.safetensors", items, output_rank ? 2 : 1, &note, axes ? 1 : 0, error, sizeof error),
            "%s", error);
 }
 

@@ -62,7 +62,8 @@ static inline const char *note_of(const char *path, const char *key)
 {
     static char text[2048];
     char error[400];
-    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, sizeof error);
     const char *value = file ? nn_safetensors_metadata(file, key) : NULL;
     snprintf(text, sizeof text, "%s", value ? value : "");
     nn_safetensors_free(file);

@@ -143,7 +143,7 @@ static inline void write_weights(const char *path, const char *name, nn_safetens
         expect(false, "no copy");
     mha_context_free(ctx);
     nn_safetensors_item item = nn_safetensors_item_dense(name, dtype, rank, shape, bytes);
-    expect(nn_safetensors_write(path, &item, 1, notes, note_count, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write(path, &item, 1, notes, note_count, error, sizeof error), "%s", error);
 }
 
 #endif

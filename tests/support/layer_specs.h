@@ -87,7 +87,9 @@ static inline nn_safetensors *make(const spec *specs, int count, const char *met
                                                : j));
         }
     }
-    return nn_safetensors_parse(file, size, "layer.safetensors", error, error_size);
+    nn_safetensors *read;
+    nn_safetensors_parse(&read, file, size, "layer.safetensors", error, error_size);
+    return read;
 }
 
 static inline bool load(nn_layer_file *out, const spec *specs, int count, const char *metadata,

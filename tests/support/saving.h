@@ -67,14 +67,15 @@ static inline bool save(const char *path, int kind, char *error, size_t error_si
     snprintf(number, sizeof number, "%d", kind);
     nn_safetensors_item item = nn_safetensors_item_view("x", mha_tensor_2d(numbers, MHA_FLOAT32, 100, NUMBERS / 100));
     nn_safetensors_pair note = {"kind", number};
-    return nn_safetensors_write(path, &item, 1, &note, 1, error, error_size);
+    return !nn_safetensors_write(path, &item, 1, &note, 1, error, error_size);
 }
 
 /* The kind of a file that `save` wrote, whole and right; -1 otherwise. */
 static inline int kind_of(const char *path)
 {
     char error[300];
-    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, sizeof error);
     if (!file) return -1;
     const char *number = nn_safetensors_metadata(file, "kind");
     const nn_safetensors_tensor *x = nn_safetensors_find(file, "x");

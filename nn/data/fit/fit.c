@@ -112,13 +112,13 @@ static void resample(unsigned char *out, int64_t rows, int64_t columns, const nn
 
 /* ---- All of it -------------------------------------------------------------------------------------------------- */
 
-static bool thicken(nn_fit *found, nn_ink *k, nn_sheet *s, int64_t rows, int64_t columns)
+static mha_status thicken(nn_fit *found, nn_ink *k, nn_sheet *s, int64_t rows, int64_t columns)
 {
     double step = cells_of_pixel(k, rows, columns) * (double)rows / FRAME; /* cells of a pixel of MNIST's frame */
     found->stroke = k->stroke / step;
     int64_t by = lround((usual * step - k->stroke) / 2);
     found->thickened = found->stroke < thinnest && by > 0;
-    return !found->thickened || nn_ink_thicken(k, s, by);
+    return found->thickened ? nn_ink_thicken(k, s, by) : MHA_OK;
 }
 
 static void copy(unsigned char *out, const nn_image *picture, bool inverted)
@@ -140,22 +140,24 @@ static void describe(nn_fit *found, const nn_sheet *s, const nn_ink *k, const nn
     found->doubt = doubt_of(k);
 }
 
-bool nn_fit_digit(unsigned char *out, int64_t rows, int64_t columns, nn_fit *found, const nn_image *picture,
-                  nn_when fit, nn_when invert)
+mha_status nn_fit_digit(unsigned char *out, int64_t rows, int64_t columns, nn_fit *found, const nn_image *picture,
+                        nn_when fit, nn_when invert)
 {
     nn_sheet s;
     nn_ink k = {0};
     *found = (nn_fit){.doubt = ""};
-    bool ok = nn_sheet_make(&s, picture, invert) && nn_ink_find(&k, &s);
+    mha_status status = nn_sheet_make(&s, picture, invert);
+    if (!status) status = nn_ink_find(&k, &s);
     bool same = picture->rows == rows && picture->columns == columns;
-    if (ok) {
+    if (!status) {
         describe(found, &s, &k, picture);
         bool as_it_is = fit == NN_WHEN_NO || (fit == NN_WHEN_AUTO && same && is_as_mnist(&s, &k, rows, columns));
         found->fitted = !found->blank && !as_it_is;
         if (as_it_is) copy(out, picture, s.dark);
         else if (found->blank) memset(out, 0, (size_t)(rows * columns));
     }
-    if (ok && found->fitted && (ok = thicken(found, &k, &s, rows, columns))) resample(out, rows, columns, &s, &k);
+    if (!status && found->fitted) status = thicken(found, &k, &s, rows, columns);
+    if (!status && found->fitted) resample(out, rows, columns, &s, &k);
     nn_sheet_free(&s);
-    return ok;
+    return status;
 }

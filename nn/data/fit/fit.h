@@ -2,7 +2,7 @@
  * in a box of 20/28 of the sides, its centre of mass in the middle.
  *
  *     nn_fit found;
- *     if (nn_fit_digit(out, 28, 28, &found, &picture, NN_WHEN_AUTO, NN_WHEN_AUTO) && !found.blank) ... out ...
+ *     if (!nn_fit_digit(out, 28, 28, &found, &picture, NN_WHEN_AUTO, NN_WHEN_AUTO) && !found.blank) ... out ...
  *
  * The steps, with their files:
  *
@@ -30,8 +30,8 @@ typedef struct nn_fit {
 
 /* out (rows,columns); `picture` is grey. `fit` AUTO: unless the picture looks like MNIST's; NO needs a picture of rows x
  * columns. `invert` AUTO: if the ink is darker than the paper; YES: it is; NO: it is lighter.
- * Returns false if there is no memory. */
-bool nn_fit_digit(unsigned char *out, int64_t rows, int64_t columns, nn_fit *found, const nn_image *picture,
-                  nn_when fit, nn_when invert);
+ * Returns MHA_OK or MHA_NO_MEMORY. */
+mha_status nn_fit_digit(unsigned char *out, int64_t rows, int64_t columns, nn_fit *found, const nn_image *picture,
+                        nn_when fit, nn_when invert);
 
 #endif

@@ -1,5 +1,6 @@
 /* Pieces of ink, 8-connected. */
 #include "data/fit/ink.h"
+#include "io/failure.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -62,15 +63,15 @@ typedef struct pieces {
     int32_t count, room;
 } pieces;
 
-static bool reserve_pieces(pieces *p)
+static mha_status reserve_pieces(pieces *p)
 {
-    if (p->count + 1 < p->room) return true;
+    if (p->count + 1 < p->room) return MHA_OK;
     int32_t room = p->room ? 2 * p->room : 64;
     piece *all = realloc(p->all, (size_t)room * sizeof *all);
-    if (!all) return false;
+    if (!all) return MHA_NO_MEMORY;
     p->all = all;
     p->room = room;
-    return true;
+    return MHA_OK;
 }
 
 /* Everything that is connected with cell `first`. */
@@ -100,17 +101,18 @@ static void flood(pieces *p, const nn_sheet *s, int64_t first)
     p->all[name] = found;
 }
 
-static bool find_pieces(pieces *p, const nn_sheet *s)
+static mha_status find_pieces(pieces *p, const nn_sheet *s)
 {
     size_t cells = (size_t)(s->rows * s->columns);
     *p = (pieces){calloc(cells, sizeof *p->of), malloc(cells * sizeof *p->queue), NULL, 0, 0};
-    bool ok = p->of && p->queue && reserve_pieces(p);
-    for (size_t i = 0; ok && i < cells; i++) {
+    if (!p->of || !p->queue) return MHA_NO_MEMORY;
+    TRY(reserve_pieces(p));
+    for (size_t i = 0; i < cells; i++) {
         if (p->of[i] || s->ink[i] < NN_INK_LEAST) continue;
-        ok = reserve_pieces(p);
-        if (ok) flood(p, s, (int64_t)i);
+        TRY(reserve_pieces(p));
+        flood(p, s, (int64_t)i);
     }
-    return ok;
+    return MHA_OK;
 }
 
 static void free_pieces(pieces *p)
@@ -232,19 +234,19 @@ static void measure(nn_ink *k, const nn_sheet *s)
     k->outer = outer / (double)(2 * (s->rows + s->columns));
 }
 
-bool nn_ink_find(nn_ink *k, nn_sheet *s)
+mha_status nn_ink_find(nn_ink *k, nn_sheet *s)
 {
     pieces p;
     *k = (nn_ink){0};
-    if (!scale(s)) return true;
-    bool ok = find_pieces(&p, s);
-    if (ok) {
+    if (!scale(s)) return MHA_OK;
+    mha_status status = find_pieces(&p, s);
+    if (!status) {
         choose(k, &p, !s->even);
         erase(s, &p);
         measure(k, s);
     }
     free_pieces(&p);
-    return ok;
+    return status;
 }
 
 /* ---- Thicker strokes -------------------------------------------------------------------------------------------- */
@@ -260,11 +262,11 @@ static float largest_near(const float *from, int64_t rows, int64_t columns, int6
     return most;
 }
 
-bool nn_ink_thicken(nn_ink *k, nn_sheet *s, int64_t by)
+mha_status nn_ink_thicken(nn_ink *k, nn_sheet *s, int64_t by)
 {
     size_t bytes = (size_t)(s->rows * s->columns) * sizeof *s->ink;
     float *before = malloc(bytes);
-    if (!before) return false;
+    if (!before) return MHA_NO_MEMORY;
     for (int64_t n = 0; n < by; n++) {
         memcpy(before, s->ink, bytes);
         for (int64_t i = 0; i < s->rows * s->columns; i++)
@@ -272,5 +274,5 @@ bool nn_ink_thicken(nn_ink *k, nn_sheet *s, int64_t by)
     }
     free(before);
     measure(k, s);
-    return true;
+    return MHA_OK;
 }

@@ -20,10 +20,10 @@ typedef struct nn_ink {
 } nn_ink;
 
 /* Scales the sheet's ink from 0 to NN_INK_FULL, removes specks and what hangs in from the border of a photograph, and
- * measures the rest. False if there is no memory. */
-bool nn_ink_find(nn_ink *k, nn_sheet *s);
+ * measures the rest. Returns MHA_OK or MHA_NO_MEMORY. */
+mha_status nn_ink_find(nn_ink *k, nn_sheet *s);
 
-/* Thickens strokes by `by` cells on each side, as far as the sheet goes, and measures again. False if there is no memory. */
-bool nn_ink_thicken(nn_ink *k, nn_sheet *s, int64_t by);
+/* Thickens strokes by `by` cells on each side, as far as the sheet goes, and measures again. Returns MHA_OK or MHA_NO_MEMORY. */
+mha_status nn_ink_thicken(nn_ink *k, nn_sheet *s, int64_t by);
 
 #endif

@@ -8,6 +8,7 @@
  * Ink covers less than paper and differs more from it than noise, so the third moment about the paper has the sign of
  * the ink: this works on grey paper too, where no fixed grey value divides light from dark. */
 #include "data/fit/sheet.h"
+#include "io/failure.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static float mean_of(const nn_image *picture, int64_t top, int64_t left, int64_t
     return (float)((double)sum / (double)((bottom - top) * (right - left)));
 }
 
-static bool reduce(nn_sheet *s, const nn_image *picture)
+static mha_status reduce(nn_sheet *s, const nn_image *picture)
 {
     int64_t longer = picture->rows > picture->columns ? picture->rows : picture->columns;
     s->by = (longer + SIDE_MOST - 1) / SIDE_MOST;
@@ -44,17 +45,17 @@ static bool reduce(nn_sheet *s, const nn_image *picture)
     s->ink = calloc((size_t)(s->rows * s->columns), sizeof *s->ink);
     for (int64_t i = 0; s->ink && i < s->rows * s->columns; i++)
         s->ink[i] = mean_of(picture, i / s->columns * s->by, i % s->columns * s->by, s->by);
-    return s->ink;
+    return s->ink ? MHA_OK : MHA_NO_MEMORY;
 }
 
 /* Against the noise of a photograph: each cell becomes the mean of itself and its neighbours. A small picture keeps its
  * cells, which are as large as strokes are wide. */
-static bool smooth(nn_sheet *s)
+static mha_status smooth(nn_sheet *s)
 {
     int64_t rows = s->rows, columns = s->columns;
-    if (rows < SMOOTH_LEAST || columns < SMOOTH_LEAST) return true;
+    if (rows < SMOOTH_LEAST || columns < SMOOTH_LEAST) return MHA_OK;
     float *smoothed = malloc((size_t)(rows * columns) * sizeof *smoothed);
-    if (!smoothed) return false;
+    if (!smoothed) return MHA_NO_MEMORY;
     for (int64_t i = 0; i < rows * columns; i++) {
         int64_t y = i / columns, x = i % columns, count = 0;
         float sum = 0;
@@ -64,7 +65,7 @@ static bool smooth(nn_sheet *s)
     }
     free(s->ink);
     s->ink = smoothed;
-    return true;
+    return MHA_OK;
 }
 
 /* ---- One grey value --------------------------------------------------------------------------------------------- */
@@ -204,18 +205,18 @@ static double subtract(nn_sheet *s, const double c[TERMS])
     return cubes;
 }
 
-bool nn_sheet_make(nn_sheet *s, const nn_image *picture, nn_when invert)
+mha_status nn_sheet_make(nn_sheet *s, const nn_image *picture, nn_when invert)
 {
     const double deviations = 3; /* that count as paper */
     int64_t counts[256];
     double c[TERMS] = {0};
     *s = (nn_sheet){0};
-    if (!reduce(s, picture)) return false;
+    TRY(reduce(s, picture));
     int64_t all = count_border(s, counts);
     int middle = median_of(counts, all);
     c[0] = s->paper = middle;
     s->even = is_even(s);
-    if (!s->even && !smooth(s)) return false;
+    if (!s->even) TRY(smooth(s));
     if (!s->even) fit_surface(c, s, spread_of(counts, all, middle));
     double cubes = subtract(s, c);
     s->dark = invert == NN_WHEN_AUTO ? cubes < 0 : invert == NN_WHEN_YES;
@@ -223,7 +224,7 @@ bool nn_sheet_make(nn_sheet *s, const nn_image *picture, nn_when invert)
         double off = (double)s->ink[i] * (s->dark ? -1 : 1) - deviations * s->noise;
         s->ink[i] = off > 0 ? (float)off : 0;
     }
-    return true;
+    return MHA_OK;
 }
 
 void nn_sheet_free(nn_sheet *s)

@@ -16,8 +16,8 @@ typedef struct nn_sheet {
     double strength; /* how far strokes are from it, in grey levels; set by nn_ink_find */
 } nn_sheet;
 
-/* False if there is no memory. To be freed in any case. */
-bool nn_sheet_make(nn_sheet *s, const nn_image *picture, nn_when invert);
+/* Returns MHA_OK or MHA_NO_MEMORY. To be freed in any case. */
+mha_status nn_sheet_make(nn_sheet *s, const nn_image *picture, nn_when invert);
 void nn_sheet_free(nn_sheet *s);
 
 #endif

@@ -104,15 +104,16 @@ static bool read_word(char *out, size_t room, const char *path)
 }
 
 /* The snapshot of a folder models--ORG--NAME that refs/main names, or, without that, the only one. */
-static bool find_snapshot(char *out, size_t room, const char *repository, const char *snapshots, const nn_failure *to)
+static mha_status find_snapshot(char *out, size_t room, const char *repository, const char *snapshots,
+                                const nn_failure *to)
 {
     char refs[PATH], commit[128] = "";
     bool named = join(refs, sizeof refs, repository, "refs/main") && read_word(commit, sizeof commit, refs);
-    if (!named && only_snapshot(out, room, snapshots)) return true;
-    if (!named) return nn_fail(to, "has no refs/main, which says which of its snapshots is the model");
-    if (!strchr(commit, '/') && *commit != '.' && join(out, room, snapshots, commit) && is_folder(out)) return true;
-    return nn_fail(to, "has no snapshot %s, which its refs/main names; download the model again",
-                   nn_json_brief(commit).text);
+    if (!named && only_snapshot(out, room, snapshots)) return MHA_OK;
+    if (!named) return nn_error(to, MHA_BAD_FILE, "has no refs/main, which says which of its snapshots is the model");
+    if (!strchr(commit, '/') && *commit != '.' && join(out, room, snapshots, commit) && is_folder(out)) return MHA_OK;
+    return nn_error(to, MHA_BAD_FILE, "has no snapshot %s, which its refs/main names; download the model again",
+                    nn_json_brief(commit).text);
 }
 
 /* ---- Names ------------------------------------------------------------------------------------------------------- */
@@ -157,28 +158,29 @@ static bool repository_of(char out[PATH], const char *cache, const char *name)
     return join(out, PATH, cache, folder);
 }
 
-bool nn_hub_place(char *out, size_t room, const char *path, char *error, size_t error_size)
+mha_status nn_hub_place(char *out, size_t room, const char *path, char *error, size_t error_size)
 {
     struct stat about;
     int parts;
     char cache[PATH], repository[PATH], snapshots[PATH];
     nn_failure to = {path, error, error_size};
     bool there = stat(path, &about) == 0;
-    if (snprintf(out, room, "%s", path) >= (int)room) return nn_fail(&to, "the path is too long");
+    if (snprintf(out, room, "%s", path) >= (int)room) return nn_error(&to, MHA_BAD_FILE, "the path is too long");
     if (there) {
         bool own = join(snapshots, sizeof snapshots, path, "snapshots") && is_folder(snapshots) &&
                    join(repository, sizeof repository, path, "config.json") && stat(repository, &about) != 0;
-        return !own || find_snapshot(out, room, path, snapshots, &to);
+        return own ? find_snapshot(out, room, path, snapshots, &to) : MHA_OK;
     }
-    if (!is_name(path, &parts)) return true;
+    if (!is_name(path, &parts)) return MHA_OK;
     bool known = cache_folder(cache);
     if (known && repository_of(repository, cache, path) && join(snapshots, sizeof snapshots, repository, "snapshots") &&
         is_folder(snapshots)) {
         to.name = repository;
         return find_snapshot(out, room, repository, snapshots, &to);
     }
-    if (parts == 1 && strchr(path, '.')) return true; /* as likely a file as a model */
-    return nn_fail(
-        &to, "is no file or folder, and no model in the cache of huggingface_hub%s%s; 'hf download %s' downloads it",
+    if (parts == 1 && strchr(path, '.')) return MHA_OK; /* as likely a file as a model */
+    return nn_error(
+        &to, MHA_BAD_FILE,
+        "is no file or folder, and no model in the cache of huggingface_hub%s%s; 'hf download %s' downloads it",
         known ? ", " : "", known ? cache : "", path);
 }

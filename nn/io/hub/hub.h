@@ -9,13 +9,12 @@
 #ifndef NN_IO_HUB_HUB_H
 #define NN_IO_HUB_HUB_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include <mha.h>
 
 /* Where a model lies that somebody calls `path`: what exists is taken as it is, but a folder of the cache stands for the snapshot that
  * its refs/main names; what does not exist and is such a name is looked up in the cache. Anything else is left as it is, for those
- * who open it to refuse. Returns false with one line in `error`: a name that the cache does not have, with how to download it;
- * or a folder of the cache without that snapshot. */
-bool nn_hub_place(char *out, size_t room, const char *path, char *error, size_t error_size);
+ * who open it to refuse. Errors, with one line in `error`: a name that the cache does not have, with how to download it; or a
+ * folder of the cache without that snapshot. */
+mha_status nn_hub_place(char *out, size_t room, const char *path, char *error, size_t error_size);
 
 #endif

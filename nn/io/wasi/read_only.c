@@ -1,4 +1,5 @@
 /* For platforms without writing: replacing and locking files are errors. */
+#include "io/failure.h"
 #include "io/file_lock.h"
 #include "io/replace.h"
 
@@ -6,45 +7,42 @@
 
 static const char refusal[] = "files cannot be written on this platform";
 
-/* The first error, which is kept, is that of nn_replacement_begin. */
-bool nn_replacement_fail(nn_replacement *to, const char *format, ...)
+static mha_status refuse(const char *path, char *error, size_t error_size)
 {
-    (void)format;
-    to->failed = true;
-    return false;
+    return nn_error_because(&(nn_failure){path, error, error_size}, MHA_BAD_FILE, refusal);
 }
 
-bool nn_replacement_begin(nn_replacement *to, const char *path, char *error, size_t error_size)
+/* The first error, which is kept, is that of nn_replacement_begin. */
+mha_status nn_replacement_fail(nn_replacement *to, mha_status status, const char *format, ...)
+{
+    (void)status, (void)format;
+    return to->failed;
+}
+
+mha_status nn_replacement_begin(nn_replacement *to, const char *path, char *error, size_t error_size)
 {
     to->path = path, to->error = error, to->error_size = error_size;
-    if (error_size) snprintf(error, error_size, "%s: %s", path, refusal);
-    return nn_replacement_fail(to, "%s", refusal);
+    return to->failed = refuse(path, error, error_size);
 }
 
-bool nn_replacement_put(nn_replacement *to, const void *bytes, size_t size)
+mha_status nn_replacement_put(nn_replacement *to, const void *bytes, size_t size)
 {
-    (void)to, (void)bytes, (void)size;
-    return false;
+    (void)bytes, (void)size;
+    return to->failed;
 }
 
-bool nn_replacement_end(nn_replacement *to)
-{
-    (void)to;
-    return false;
-}
+mha_status nn_replacement_end(nn_replacement *to) { return to->failed; }
 
-bool nn_replacement_fits(const char *path, int64_t bytes, char *error, size_t error_size)
+mha_status nn_replacement_fits(const char *path, int64_t bytes, char *error, size_t error_size)
 {
     (void)bytes;
-    snprintf(error, error_size, "%s: %s", path, refusal);
-    return false;
+    return refuse(path, error, error_size);
 }
 
-bool nn_file_lock_take(nn_file_lock *l, const char *path, char *error, size_t error_size)
+mha_status nn_file_lock_take(nn_file_lock *l, const char *path, char *error, size_t error_size)
 {
     *l = (nn_file_lock){.file = -1};
-    snprintf(error, error_size, "%s: %s", path, refusal);
-    return false;
+    return refuse(path, error, error_size);
 }
 
 void nn_file_lock_free(nn_file_lock *l) { (void)l; }

@@ -28,8 +28,8 @@ mha_status mha_sound_open(mha_context *ctx, mha_sound **sound, const char *path)
     if ((status = nn_public_need(ctx, path, "path"))) return status;
     mha_sound *own = calloc(1, sizeof *own);
     if (!own) return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for a sound");
-    if (!nn_wav_open(&own->wav, path, MHA_SPEECH_RATE, error, sizeof error))
-        status = mha_context_fail(ctx, strstr(error, "not enough memory") ? MHA_NO_MEMORY : MHA_BAD_FILE, error);
+    if ((status = nn_wav_open(&own->wav, path, MHA_SPEECH_RATE, error, sizeof error)))
+        mha_context_fail(ctx, status, error);
     else if (!own->wav.count) status = nn_public_fail(ctx, MHA_BAD_FILE, "%s: has no samples", path);
     if (status) mha_sound_free(own);
     else *sound = own;
@@ -74,7 +74,7 @@ mha_status mha_speech_features(mha_context *ctx, mha_tensor features, const floa
         if (!isfinite(samples[n]))
             return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "samples: number %lld is not finite", (long long)n);
     if (count < 0) return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "count: is %lld", (long long)count);
-    if (nn_mel_features(features.data, (int)bins, frames, samples, count)) return MHA_OK;
+    if (!nn_mel_features(features.data, (int)bins, frames, samples, count)) return MHA_OK;
     return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory for the features");
 }
 

@@ -121,8 +121,8 @@ static mha_status fill(mha_context *ctx, mha_embedder *e, const char *folder, co
     const nn_stack_config *stack = nn_description_last(&e->model->d);
     int64_t positions = nn_public_positions(&stack->input);
     if (!folder) folder = e->model->path ? e->model->path : "";
-    else if (!nn_hub_place(place, sizeof place, folder, error, sizeof error))
-        return mha_context_fail(ctx, MHA_BAD_FILE, error);
+    else if ((status = nn_hub_place(place, sizeof place, folder, error, sizeof error)))
+        return mha_context_fail(ctx, status, error);
     else folder = place;
     if (!nn_sentence_open(&e->s, ctx, folder, error, sizeof error)) return mha_context_fail(ctx, MHA_BAD_FILE, error);
     if (o->pool && (status = take_pools(ctx, &e->s, o->pool))) return status;

@@ -435,7 +435,8 @@ bool nn_sentence_open(nn_sentence *s, mha_context *ctx, const char *folder, char
     *s = (nn_sentence){.pools = {NN_SENTENCE_MEAN}, .pool_count = 1, .step_count = 1};
     if (!place(&r, &f, "", "modules.json")) return true;
     s->there = true, s->step_count = 0;
-    char *text = nn_source_text(f.path, MOST, &size, error, error_size);
+    char *text;
+    nn_source_text(&text, f.path, MOST, &size, error, error_size);
     bool good = text && read_modules(&r, &f, text, size) && read_model(&r);
     free(text);
     return good;

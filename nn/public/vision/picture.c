@@ -51,7 +51,7 @@ static mha_status fit_digit(mha_context *ctx, unsigned char *out, nn_fit *found,
 {
     static const nn_when whens[] = {
         [MHA_WHEN_AUTO] = NN_WHEN_AUTO, [MHA_WHEN_YES] = NN_WHEN_YES, [MHA_WHEN_NO] = NN_WHEN_NO};
-    if (nn_fit_digit(out, in->rows, in->columns, found, picture, whens[o->fit], whens[o->invert])) return MHA_OK;
+    if (!nn_fit_digit(out, in->rows, in->columns, found, picture, whens[o->fit], whens[o->invert])) return MHA_OK;
     return nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory to fit the picture");
 }
 
@@ -93,10 +93,11 @@ static mha_status take_digit(mha_context *ctx, float *image, unsigned char *seen
     nn_fit found;
     nn_image picture;
     mha_fit_options o = MHA_FIT_DEFAULTS;
-    if (!nn_image_open(&picture, path, error, sizeof error)) return mha_context_fail(ctx, MHA_BAD_FILE, error);
+    mha_status status = nn_image_open(&picture, path, error, sizeof error);
+    if (status) return mha_context_fail(ctx, status, error);
     unsigned char *out = malloc((size_t)(in->rows * in->columns));
-    mha_status status = out ? fit_digit(ctx, out, &found, in, &picture, &o)
-                            : nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory to fit the picture");
+    status = out ? fit_digit(ctx, out, &found, in, &picture, &o)
+                 : nn_public_fail(ctx, MHA_NO_MEMORY, "not enough memory to fit the picture");
     if (!status && found.blank) status = nn_public_fail(ctx, MHA_BAD_FILE, "%s: there is no ink in the image", path);
     for (int64_t i = 0; !status && i < in->rows * in->columns; i++) {
         image[i] = (float)out[i] / 255.0f;
@@ -131,9 +132,10 @@ mha_status mha_model_picture(mha_context *ctx, const mha_model *model, float *im
     if (in->channels != 1 && in->channels != 3)
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "model: reads %lld channels, but a file of a picture has 3 or 1",
                               (long long)in->channels);
-    if (!nn_image_open_colours(&picture, path, error, sizeof error)) return mha_context_fail(ctx, MHA_BAD_FILE, error);
-    bool good = nn_picture_prepare(image, seen, in->channels, in->rows, in->columns, &model->picture, &picture, error,
-                                   sizeof error);
+    if ((status = nn_image_open_colours(&picture, path, error, sizeof error)))
+        return mha_context_fail(ctx, status, error);
+    status = nn_picture_prepare(image, seen, in->channels, in->rows, in->columns, &model->picture, &picture, error,
+                                sizeof error);
     nn_image_free(&picture);
-    return good ? MHA_OK : nn_public_fail(ctx, MHA_BAD_FILE, "%s: %s", path, error);
+    return status ? nn_public_fail(ctx, status, "%s: %s", path, error) : MHA_OK;
 }

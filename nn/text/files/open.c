@@ -21,17 +21,19 @@ static char *read_file(const char *path, size_t *size, char *error, size_t error
     char *bytes = NULL;
     size_t room = 0, n = 1;
     *size = 0;
-    bool good = nn_source_open(&from, path, error, error_size);
+    bool good = !nn_source_open(&from, path, error, error_size);
     while (good && n) {
-        if (*size >= MOST) good = nn_source_fail(&from, "has more than %d bytes", MOST);
-        else if (!nn_grow(&bytes, &room, *size + (1 << 16) + 1, 1)) good = nn_source_fail(&from, "not enough memory");
+        if (*size >= MOST) nn_source_fail(&from, MHA_BAD_FILE, "has more than %d bytes", MOST);
+        else if (!nn_grow(&bytes, &room, *size + (1 << 16) + 1, 1))
+            nn_source_fail(&from, MHA_NO_MEMORY, "not enough memory");
+        good = !from.failed;
         if (!good) break;
         n = nn_source_take(&from, bytes + *size, room - *size - 1);
         *size += n;
         good = !from.failed;
     }
     const char *is = good ? nn_source_foreign(bytes, *size) : NULL;
-    if (is) good = nn_source_fail(&from, "%s", is);
+    if (is) good = !nn_source_fail(&from, MHA_BAD_FILE, "%s", is);
     nn_source_close(&from);
     if (good) bytes[*size] = 0;
     else {
@@ -190,7 +192,7 @@ nn_tokenizer *nn_tokenizer_open(const char *path, nn_open_options options, char 
     struct stat about;
     size_t size = 0;
     char own[4096];
-    if (!nn_hub_place(own, sizeof own, path, error, error_size)) return NULL;
+    if (nn_hub_place(own, sizeof own, path, error, error_size)) return NULL;
     path = own;
     nn_failure to = {path, error, error_size};
     bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode), memory = false;

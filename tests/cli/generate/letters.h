@@ -79,7 +79,7 @@ static inline const char *letters_make(const char *name, const char *generation)
         }
     }
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
-    expect(nn_safetensors_write(path, w.items, w.count, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write(path, w.items, w.count, NULL, 0, error, sizeof error), "%s", error);
     for (size_t n = 0; n < w.count; n++) free(w.data[n]);
     letters_file(
         folder, "config.json",

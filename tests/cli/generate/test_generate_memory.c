@@ -32,7 +32,7 @@ static double write_model(const char *path, const bench_language *shape, mha_typ
     bool good = ctx && bench_checkpoint_make(&c, &set, shape, error) && c.count <= 256;
     for (int64_t n = 0; good && n < c.count; n++)
         items[n] = nn_safetensors_item_view(c.stored[n].name, c.stored[n].tensor);
-    good = good && nn_safetensors_write(path, items, (size_t)c.count, &note, 1, error, sizeof error);
+    good = good && !nn_safetensors_write(path, items, (size_t)c.count, &note, 1, error, sizeof error);
     expect(good && stat(path, &about) == 0, "%s: %s", shape->name, error);
     bench_checkpoint_free(&c);
     mha_context_free(ctx);

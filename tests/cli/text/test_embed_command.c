@@ -161,7 +161,7 @@ TEST(modules_say_how_vectors_are_made)
                                   weight),
         nn_safetensors_item_dense("linear.bias", NN_SAFETENSORS_F32, 1, (const int64_t[]){3}, bias)};
     snprintf(path, sizeof path, "%s/2_Dense/model.safetensors", folder);
-    expect(nn_safetensors_write(path, items, 2, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write(path, items, 2, NULL, 0, error, sizeof error), "%s", error);
     for (int normal = 0; normal < 2; normal++) {
         char modules[400];
         double square = 0;

@@ -43,7 +43,7 @@ static inline const char *words_make(const char *name, bool head)
         letters_add(&w, "cls.predictions.bias", WORDS, 0);
     }
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
-    expect(nn_safetensors_write(path, w.items, w.count, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write(path, w.items, w.count, NULL, 0, error, sizeof error), "%s", error);
     for (size_t n = 0; n < w.count; n++) free(w.data[n]);
     snprintf(path, sizeof path,
              "{\"architectures\": [\"%s\"], \"model_type\": \"bert\", \"vocab_size\": 16, \"hidden_size\": 16,"

@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     char error[300] = "";
     nn_wav wav;
-    if (nn_wav_parse(&wav, bytes, size, "f", 16000, error, sizeof error)) {
+    if (!nn_wav_parse(&wav, bytes, size, "f", 16000, error, sizeof error)) {
         require((uint64_t)wav.count <= size, "more samples than the file has bytes");
         for (int64_t i = 0; i < wav.count; i++) require(isfinite(wav.samples[i]), "a sample that is not finite");
     } else {

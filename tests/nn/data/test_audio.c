@@ -71,7 +71,7 @@ static bool parse(nn_wav *wav, const maker *from, char error[300])
     unsigned char *exact = malloc(from->size ? from->size : 1);
     memcpy(exact, from->bytes, from->size);
     error[0] = 0;
-    bool ok = nn_wav_parse(wav, exact, from->size, "x.wav", RATE, error, 300);
+    bool ok = !nn_wav_parse(wav, exact, from->size, "x.wav", RATE, error, 300);
     free(exact);
     return ok;
 }
@@ -160,12 +160,12 @@ TEST(wav_of_a_file)
     put(&file, 0xc000, 2);
     expect(write(at, file.bytes, file.size) == (ssize_t)file.size, "cannot write");
     close(at);
-    expect(nn_wav_open(&wav, path, RATE, error, sizeof error) && wav.count == 2 && wav.samples[0] == 0.5f &&
+    expect(!nn_wav_open(&wav, path, RATE, error, sizeof error) && wav.count == 2 && wav.samples[0] == 0.5f &&
                wav.samples[1] == -0.5f,
            "%s", error);
     nn_wav_free(&wav);
     unlink(path);
-    expect(!nn_wav_open(&wav, path, RATE, error, sizeof error) && strstr(error, path) == error, "said '%s'", error);
+    expect(nn_wav_open(&wav, path, RATE, error, sizeof error) && strstr(error, path) == error, "said '%s'", error);
 }
 
 /* ---- Errors ----------------------------------------------------------------------------------------------------- */
@@ -313,7 +313,7 @@ TEST(features_are_those_of_the_definition)
         char what[60];
         snprintf(what, sizeof what, "%d bins, %d frames, %d samples", bins, frames, cases[i].count);
         got[0] = got[size + 1] = 77;
-        expect(nn_mel_features(got + 1, bins, frames, samples, cases[i].count), "%s: refused", what);
+        expect(!nn_mel_features(got + 1, bins, frames, samples, cases[i].count), "%s: refused", what);
         naive(expected, bins, frames, samples, cases[i].count);
         compare(got + 1, expected, size, 1e-6, what);
         expect(got[0] == 77 && got[size + 1] == 77, "%s: wrote outside", what);
@@ -326,16 +326,16 @@ TEST(features_are_those_of_the_definition)
 TEST(features_of_silence)
 {
     float got[80 * 30], samples[10] = {0};
-    expect(nn_mel_features(got, 80, 30, samples, 10), "refused");
+    expect(!nn_mel_features(got, 80, 30, samples, 10), "refused");
     for (int i = 0; i < 80 * 30; i++) expect(got[i] == -1.5f, "feature %d is %g, not -1.5", i, got[i]);
 }
 
 TEST(features_out_of_range_are_refused)
 {
     float got[4] = {0}, samples[1] = {0};
-    expect(!nn_mel_features(got, 0, 2, samples, 1), "0 bins");
-    expect(!nn_mel_features(got, 1, 1, samples, 1), "1 frame, which cannot be reflected");
-    expect(!nn_mel_features(got, NN_MEL_MAX_BINS + 1, 2, samples, 1), "too many bins");
+    expect(nn_mel_features(got, 0, 2, samples, 1), "0 bins");
+    expect(nn_mel_features(got, 1, 1, samples, 1), "1 frame, which cannot be reflected");
+    expect(nn_mel_features(got, NN_MEL_MAX_BINS + 1, 2, samples, 1), "too many bins");
 }
 
 TEST(features_that_are_not_aligned_are_refused)
@@ -365,7 +365,8 @@ TEST(features_are_those_of_transformers)
         not_given("MHA_MEL is not set");
         return;
     }
-    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, sizeof error);
     if (!expect(file != NULL, "%s", error)) return;
     const nn_safetensors_tensor *samples = nn_safetensors_find(file, "samples");
     if (!samples) {
@@ -382,7 +383,7 @@ TEST(features_are_those_of_transformers)
         float *got = malloc(sizeof *got * (size_t)size);
         double *expected = malloc(sizeof *expected * (size_t)size);
         for (int i = 0; i < size; i++) expected[i] = ((const float *)features->data)[i];
-        expect(nn_mel_features(got, bins, features->shape[1], samples->data, samples->count), "refused");
+        expect(!nn_mel_features(got, bins, features->shape[1], samples->data, samples->count), "refused");
         compare(got, expected, size, 1e-4, name);
         free(got);
         free(expected);

@@ -110,7 +110,7 @@ static void refuse(blob file, const char *line, int at)
     char error[300] = "", want[300];
     nn_idx read = {.rank = 7};
     snprintf(want, sizeof want, "t: %s", line);
-    expect(!nn_idx_parse(&read, file.bytes, file.size, "t", error, sizeof error), "line %d: it was read", at);
+    expect(nn_idx_parse(&read, file.bytes, file.size, "t", error, sizeof error), "line %d: it was read", at);
     expect(strcmp(error, want) == 0, "line %d: '%s', not '%s'", at, error, want);
     expect(!read.data && !read.rank && !read.count, "line %d: something was returned", at);
     nn_idx_free(&read);
@@ -123,7 +123,7 @@ static void expect_images(blob file, int64_t count, int64_t rows, int64_t column
 {
     char error[300] = "";
     nn_idx read;
-    bool ok = nn_idx_parse(&read, file.bytes, file.size, "t", error, sizeof error);
+    bool ok = !nn_idx_parse(&read, file.bytes, file.size, "t", error, sizeof error);
     if (expect(ok, "line %d: %s", line, error)) {
         expect(read.rank == 3 && read.size[0] == count && read.size[1] == rows && read.size[2] == columns &&
                    read.count == count * rows * columns && read.data,
@@ -145,7 +145,7 @@ TEST(images_and_labels_are_read)
     char error[300] = "";
     blob file = idx_of(0x801, (uint32_t[]){12}, 12, 250, 256);
     nn_idx read;
-    if (expect(nn_idx_parse(&read, file.bytes, file.size, "t", error, sizeof error), "%s", error))
+    if (expect(!nn_idx_parse(&read, file.bytes, file.size, "t", error, sizeof error), "%s", error))
         expect(read.rank == 1 && read.size[0] == 12 && read.size[1] == 1 && read.count == 12 && read.data[11] == 5,
                "rank %d, %lld labels", read.rank, (long long)read.count);
     nn_idx_free(&read);
@@ -237,7 +237,7 @@ static void shake(blob whole, int rounds)
         }
         char error[300] = "";
         nn_idx read;
-        if (nn_idx_parse(&read, file.bytes, size, "t", error, sizeof error)) {
+        if (!nn_idx_parse(&read, file.bytes, size, "t", error, sizeof error)) {
             for (int64_t i = 0; i < read.count; i++) sink = sink + read.data[i];
             expect(read.rank == 1 || read.rank == 3, "rank %d", read.rank);
         } else {
@@ -261,7 +261,7 @@ TEST(no_memory_is_an_error)
     blob file = images_of(3, 5, 7);
     nn_idx read;
     heap.fail_after = 0;
-    expect(!nn_idx_parse(&read, file.bytes, file.size, "t", error, sizeof error), "it was read");
+    expect(nn_idx_parse(&read, file.bytes, file.size, "t", error, sizeof error), "it was read");
     heap.fail_after = -1;
     expect(strcmp(error, "t: not enough memory for 105 bytes") == 0, "%s", error);
     free(file.bytes);
@@ -273,11 +273,11 @@ TEST(an_error_buffer_of_any_size_will_do)
     nn_idx read;
     for (size_t room = 0; room < sizeof error; room++) {
         memset(error, '#', sizeof error);
-        expect(!nn_idx_parse(&read, "IDX!", 4, "t", error, room), "a bad file was read");
+        expect(nn_idx_parse(&read, "IDX!", 4, "t", error, room), "a bad file was read");
         expect(error[room] == '#', "wrote outside %zu bytes", room);
         if (room) expect(memchr(error, 0, room), "no end within %zu bytes", room);
     }
-    expect(!nn_idx_parse(&read, NULL, 0, "t", NULL, 0), "nothing was read as a file");
+    expect(nn_idx_parse(&read, NULL, 0, "t", NULL, 0), "nothing was read as a file");
 }
 
 /* ---- Gzip ------------------------------------------------------------------------------------------------------- */
@@ -409,7 +409,8 @@ static void rename_file(const char *from, const char *to)
 static void expect_set(int line)
 {
     char error[300] = "";
-    nn_mnist *set = nn_mnist_open(folder, error, sizeof error);
+    nn_mnist *set;
+    nn_mnist_open(&set, folder, error, sizeof error);
     if (!expect(set, "line %d: %s", line, error)) return;
     expect(set->rows == 4 && set->columns == 6 && set->train.count == 20 && set->test.count == 7 && !set->synthetic,
            "line %d: %lld + %lld images", line, (long long)set->train.count, (long long)set->test.count);
@@ -426,7 +427,8 @@ static void refuse_set(const char *line, int at)
 {
     char error[400] = "", want[400];
     snprintf(want, sizeof want, "%s%s", folder, line);
-    nn_mnist *set = nn_mnist_open(folder, error, sizeof error);
+    nn_mnist *set;
+    nn_mnist_open(&set, folder, error, sizeof error);
     expect(!set, "line %d: it was read", at);
     expect(strcmp(error, want) == 0, "line %d: '%s', not '%s'", at, error, want);
     nn_mnist_free(set);
@@ -521,7 +523,8 @@ TEST(a_set_takes_the_memory_of_its_bytes)
     write_file("t10k-images-idx3-ubyte", images_of(7, 28, 28));
     char error[300] = "";
     heap.asked = 0;
-    nn_mnist *set = nn_mnist_open(folder, error, sizeof error);
+    nn_mnist *set;
+    nn_mnist_open(&set, folder, error, sizeof error);
     expect(set, "%s", error);
     expect(heap.asked < 4007 * 785 + 20000, "%zu bytes were allocated for %d", heap.asked, 4007 * 785);
     nn_mnist_free(set);
@@ -535,9 +538,12 @@ TEST(no_memory_is_an_error_wherever_it_strikes)
     for (nn_mnist *set = NULL; !set && step < 100; step++) {
         char error[300] = "";
         heap.fail_after = step;
-        set = nn_mnist_open(folder, error, sizeof error);
+        mha_status status = nn_mnist_open(&set, folder, error, sizeof error);
         heap.fail_after = -1;
-        if (!set) expect(strstr(error, " memory"), "allocation %ld: '%s'", step, error);
+        expect(!set == (status != MHA_OK), "allocation %ld: %s", step, mha_status_name(status));
+        if (!set)
+            expect(status == MHA_NO_MEMORY && strstr(error, " memory"), "allocation %ld: %s, '%s'", step,
+                   mha_status_name(status), error);
         nn_mnist_free(set);
         if (set) break;
     }
@@ -571,7 +577,8 @@ TEST(real_mnist_is_read)
         not_given("MHA_MNIST names no folder");
         return;
     }
-    nn_mnist *set = nn_mnist_open(where, error, sizeof error);
+    nn_mnist *set;
+    nn_mnist_open(&set, where, error, sizeof error);
     if (!expect(set, "%s", error)) return;
     nn_mnist_statistics(set, &set->train, &mean, &deviation);
     expect(set->train.count == 60000 && set->test.count == 10000 && set->rows == 28 && set->columns == 28, "its sizes");

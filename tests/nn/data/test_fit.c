@@ -12,7 +12,7 @@ static nn_fit fit_as(unsigned char *out, const nn_image *p, nn_when fit, nn_when
 {
     nn_fit found;
     memset(out, 77, PIXELS);
-    expect(nn_fit_digit(out, SIDE, SIDE, &found, p, fit, invert), "out of memory");
+    expect(!nn_fit_digit(out, SIDE, SIDE, &found, p, fit, invert), "out of memory");
     return found;
 }
 
@@ -137,7 +137,8 @@ TEST(mnist_looks_like_mnist)
     char error[300];
     unsigned char got[PIXELS];
     const char *folder = getenv("MHA_MNIST");
-    nn_mnist *set = folder ? nn_mnist_open(folder, error, sizeof error) : NULL;
+    nn_mnist *set = NULL;
+    if (folder) nn_mnist_open(&set, folder, error, sizeof error);
     if (!set) {
         not_given("MHA_MNIST names no folder with MNIST");
         return;
@@ -197,7 +198,7 @@ TEST(a_fit_keeps_all_ink)
             for (int x = 20; x < 34; x++) p.pixels[y * 100 + (turn ? 99 - x : x)] = 255;
         for (int y = 50; y < 50 + THICK; y++)
             for (int x = 20; x < 80; x++) p.pixels[y * 100 + (turn ? 99 - x : x)] = 255;
-        expect(nn_fit_digit(out, ROWS, COLUMNS, &found, &p, NN_WHEN_AUTO, NN_WHEN_AUTO), "out of memory");
+        expect(!nn_fit_digit(out, ROWS, COLUMNS, &found, &p, NN_WHEN_AUTO, NN_WHEN_AUTO), "out of memory");
         expect(found.fitted && !found.thickened && found.rows == 20 && found.columns == LONG, "%d x %d",
                (int)found.rows, (int)found.columns);
         double sum = 0;

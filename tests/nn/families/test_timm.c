@@ -57,7 +57,7 @@ static const char *save_model(int64_t M, const char *heads, const tensor *other)
     }
     const nn_safetensors_pair note = {"heads", heads};
     const char *path = in_folder("timm.safetensors");
-    expect(nn_safetensors_write(path, items, count, &note, heads != NULL, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write(path, items, count, &note, heads != NULL, error, sizeof error), "%s", error);
     free(zeros);
     return path;
 }

@@ -102,7 +102,8 @@ TEST(what_is_saved_comes_back_to_the_bit)
         want.encoder.input.mean = 0.1307f, want.encoder.input.deviation = 0.3081f;
         if (!paint(&a, &want)) return;
         expect(nn_vit_save(nn_model_description(a.net), a.parameters, path, NULL, error, sizeof error), "%s", error);
-        nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+        nn_safetensors *file;
+        nn_safetensors_open(&file, path, error, sizeof error);
         if (expect(file && nn_vit_read_config(&config, file, path, error, sizeof error), "%s", error)) {
             expect(same_config(&config, &want), "kind %d: another configuration", kind);
             if (open_model(&b, &config, 1)) {
@@ -160,7 +161,8 @@ TEST(a_saved_model_is_timms)
     if (!open_model(&m, &config, 1)) return;
     expect(nn_vit_save(nn_model_description(m.net), m.parameters, path, NULL, error, sizeof error), "%s", error);
     close_model(&m);
-    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, sizeof error);
     if (!expect(file, "%s", error)) return;
     expect(nn_safetensors_count(file) == TENSORS, "%zu tensors", nn_safetensors_count(file));
     for (size_t i = 0; i < TENSORS && i < nn_safetensors_count(file); i++) {
@@ -194,7 +196,8 @@ TEST(a_checkpoint_keeps_what_else_it_has_to_keep)
     const nn_safetensors_pair note = {"checkpoint.seed", "17"};
     nn_vit_save_options o = {items, 2, &note, 1, NULL};
     expect(nn_vit_save(nn_model_description(m.net), average, path, &o, error, sizeof error), "%s", error);
-    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, sizeof error);
     if (expect(file, "%s", error)) {
         nn_description config, want = config_of(0);
         expect(nn_vit_read_config(&config, file, path, error, sizeof error), "%s", error);
@@ -269,7 +272,7 @@ static edit start_edit(int kind)
     for (int64_t i = 0; i < m.count; i++) m.parameters[i] = (float)(i % 251);
     expect(nn_vit_save(nn_model_description(m.net), m.parameters, path, NULL, error, sizeof error), "%s", error);
     close_model(&m);
-    if (!expect((e.from = nn_safetensors_open(path, error, sizeof error)) != NULL, "%s", error)) exit(1);
+    if (!expect(!nn_safetensors_open(&e.from, path, error, sizeof error), "%s", error)) exit(1);
     for (; e.items < nn_safetensors_count(e.from); e.items++) {
         const nn_safetensors_tensor *t = nn_safetensors_get(e.from, e.items);
         e.item[e.items] = nn_safetensors_item_dense(t->name, t->dtype, t->rank, t->shape, t->data);
@@ -315,9 +318,10 @@ static nn_safetensors *finish_edit(edit *e)
 {
     char error[400] = "";
     const char *path = in_folder("edited.safetensors");
-    expect(nn_safetensors_write(path, e->item, e->items, e->pair, e->pairs, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write(path, e->item, e->items, e->pair, e->pairs, error, sizeof error), "%s", error);
     nn_safetensors_free(e->from);
-    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, sizeof error);
     if (!expect(file, "%s", error)) exit(1);
     return file;
 }
@@ -523,7 +527,8 @@ TEST(a_shaken_file_does_no_harm)
                 (unsigned char)likely[rng_between(&r, 0, (int64_t)sizeof likely - 2)];
         nn_description found;
         strcpy(error, "m: ");
-        nn_safetensors *file = nn_safetensors_parse(copy, size, "m", error, sizeof error);
+        nn_safetensors *file;
+        nn_safetensors_parse(&file, copy, size, "m", error, sizeof error);
         bool ok = file && nn_vit_read_config(&found, file, "m", error, sizeof error);
         if (file) nn_vit_read(m.net, m.ctx, file, "m", error, sizeof error);
         if (ok)
@@ -581,8 +586,10 @@ TEST(a_model_of_pytorch_reads_mnist)
     /* Where cases are few because each takes long, so are images. */
     bool few = sample_size() > 1;
     int64_t images = few ? 300 : 10000, want = few ? 296 : 9809, slack = few ? 0 : 2;
-    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
-    nn_mnist *set = file ? nn_mnist_open(data, error, sizeof error) : NULL;
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, sizeof error);
+    nn_mnist *set = NULL;
+    if (file) nn_mnist_open(&set, data, error, sizeof error);
     bool ok = set && nn_vit_read_config(&config, file, path, error, sizeof error);
     if (expect(ok, "%s", error) && open_model(&m, &config, 100)) {
         expect(config.encoder.input.rows == 28 && config.encoder.input.columns == 28 &&

@@ -80,7 +80,8 @@ static void read_all(const nn_safetensors *file, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     char error[300] = "";
-    nn_safetensors *file = nn_safetensors_parse(bytes, size, "f", error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_parse(&file, bytes, size, "f", error, sizeof error);
     if (file) read_all(file, size);
     else require(strncmp(error, "f: ", 3) == 0 && !strpbrk(error, "\n\r\x1b"), "an error is not one clean line");
     nn_safetensors_free(file);

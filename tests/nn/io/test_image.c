@@ -30,7 +30,7 @@ static nn_image parse(const void *bytes, size_t size, char line[300])
     unsigned char *copy = __real_malloc(size ? size : 1);
     memcpy(copy, bytes, size);
     line[0] = 0;
-    bool ok = nn_image_parse(&picture, copy, size, "f", line, 300);
+    bool ok = !nn_image_parse(&picture, copy, size, "f", line, 300);
     expect(ok == (picture.pixels != NULL) && ok == !*line, "pixels with an error, or neither: %s", line);
     free(copy);
     return picture;
@@ -130,9 +130,9 @@ TEST(files_that_cannot_be_read)
     nn_image picture;
     const char *path = in_folder("none.pgm");
     snprintf(want, sizeof want, "%s: No such file or directory", path);
-    expect(!nn_image_open(&picture, path, line, sizeof line) && strcmp(line, want) == 0, "%s", line);
+    expect(nn_image_open(&picture, path, line, sizeof line) && strcmp(line, want) == 0, "%s", line);
     snprintf(want, sizeof want, "%s: not a regular file", saving_folder);
-    expect(!nn_image_open(&picture, saving_folder, line, sizeof line) && strcmp(line, want) == 0, "%s", line);
+    expect(nn_image_open(&picture, saving_folder, line, sizeof line) && strcmp(line, want) == 0, "%s", line);
 }
 
 /* Across the sizes at which the reader asks for more memory, too. */
@@ -145,13 +145,13 @@ TEST(what_is_written_as_pgm_comes_back)
         int64_t rows = sizes[i][0], columns = sizes[i][1];
         unsigned char *pixels = array(rows * columns, 1);
         for (int64_t n = 0; n < rows * columns; n++) pixels[n] = (unsigned char)(n % 251);
-        expect(nn_image_write_pgm(path, pixels, rows, columns, error, sizeof error), "%s", error);
+        expect(!nn_image_write_pgm(path, pixels, rows, columns, error, sizeof error), "%s", error);
         nn_image picture = {0};
-        expect(nn_image_open(&picture, path, error, sizeof error), "%s", error);
+        expect(!nn_image_open(&picture, path, error, sizeof error), "%s", error);
         expect_pixels("written", picture, rows, columns, pixels);
         free(pixels);
     }
-    expect(!nn_image_write_pgm(in_folder("no/such/a.pgm"), (const unsigned char *)"", 1, 1, error, sizeof error),
+    expect(nn_image_write_pgm(in_folder("no/such/a.pgm"), (const unsigned char *)"", 1, 1, error, sizeof error),
            "written");
     expect(leftovers(true) == 0, "temporary files");
 }
@@ -299,18 +299,18 @@ TEST(what_is_written_as_png_comes_back)
     unsigned char grey[28 * 30], rgb[3 * 5 * 7], want[5 * 7];
     nn_image picture = {0};
     for (int i = 0; i < 28 * 30; i++) grey[i] = (unsigned char)(i % 251);
-    expect(nn_image_write_png(path, grey, 28, 30, 1, error, sizeof error), "%s", error);
-    expect(nn_image_open(&picture, path, error, sizeof error), "%s", error);
+    expect(!nn_image_write_png(path, grey, 28, 30, 1, error, sizeof error), "%s", error);
+    expect(!nn_image_open(&picture, path, error, sizeof error), "%s", error);
     expect_pixels("grey", picture, 28, 30, grey);
     for (int i = 0; i < 5 * 7; i++) {
         unsigned char *c = rgb + 3 * i;
         c[0] = (unsigned char)(i * 7), c[1] = (unsigned char)(i * 5), c[2] = (unsigned char)(i * 3);
         want[i] = (unsigned char)lround(0.299 * c[0] + 0.587 * c[1] + 0.114 * c[2]);
     }
-    expect(nn_image_write_png(path, rgb, 5, 7, 3, error, sizeof error), "%s", error);
-    expect(nn_image_open(&picture, path, error, sizeof error), "%s", error);
+    expect(!nn_image_write_png(path, rgb, 5, 7, 3, error, sizeof error), "%s", error);
+    expect(!nn_image_open(&picture, path, error, sizeof error), "%s", error);
     expect_pixels("colour", picture, 5, 7, want);
-    expect(!nn_image_write_png(in_folder("no/such/a.png"), grey, 1, 1, 1, error, sizeof error), "written");
+    expect(nn_image_write_png(in_folder("no/such/a.png"), grey, 1, 1, 1, error, sizeof error), "written");
     expect(leftovers(true) == 0, "temporary files");
 }
 
@@ -323,7 +323,7 @@ TEST(without_libpng_a_png_is_refused)
     expect(strcmp(line, "f: PNG needs a build with libpng (Debian: libpng-dev); use a PGM instead") == 0, "%s", line);
     nn_image_free(&picture);
     expect(!nn_image_knows_png() &&
-               !nn_image_write_png("a.png", (const unsigned char *)"", 1, 1, 1, line, sizeof line) &&
+               nn_image_write_png("a.png", (const unsigned char *)"", 1, 1, 1, line, sizeof line) &&
                strstr(line, "a.png: PNG needs"),
            "%s", line);
 }

@@ -195,9 +195,9 @@ static int ask_for_room(void)
     const char *path = in_folder("room.safetensors");
     signal(SIGXFSZ, SIG_IGN);
     if (setrlimit(RLIMIT_FSIZE, &limit)) return 2;
-    if (nn_replacement_fits(path, NUMBERS + 1, error, sizeof error)) return 3;
+    if (!nn_replacement_fits(path, NUMBERS + 1, error, sizeof error)) return 3;
     if (!strstr(error, "room.safetensors: no room for its 60001 bytes: File too large")) return 4;
-    return nn_replacement_fits(path, NUMBERS, error, sizeof error) ? 0 : 5;
+    return !nn_replacement_fits(path, NUMBERS, error, sizeof error) ? 0 : 5;
 }
 
 TEST(room_is_known_beforehand)
@@ -210,7 +210,7 @@ TEST(room_is_known_beforehand)
     if (!saved(path, 2)) return;
     status = apart(ask_for_room);
     expect(status == 0 && kind_of(path) == 2 && leftovers(true) == 0, "with an old file it ended with %d", status);
-    expect(!nn_replacement_fits(in_folder("no/x"), 1, error, sizeof error) && strstr(error, "cannot open its folder"),
+    expect(nn_replacement_fits(in_folder("no/x"), 1, error, sizeof error) && strstr(error, "cannot open its folder"),
            "%s", error);
     unlink(path);
 }
@@ -221,7 +221,7 @@ static int take_lock(void)
 {
     char error[400] = "";
     nn_file_lock lock;
-    if (!nn_file_lock_take(&lock, in_folder("locked"), error, sizeof error))
+    if (nn_file_lock_take(&lock, in_folder("locked"), error, sizeof error))
         return strstr(error, "locked: another process is writing to it; wait until ") ? 1 : 2;
     bool held = lock.held && nn_file_lock_check(&lock);
     nn_file_lock_free(&lock);
@@ -234,7 +234,7 @@ TEST(a_lock_is_for_one_process)
     nn_file_lock lock = {0};
     nn_file_lock_free(&lock);
     expect(apart(take_lock) == 0, "a free lock is not to be had");
-    if (!expect(nn_file_lock_take(&lock, in_folder("locked"), error, sizeof error), "%s", error)) return;
+    if (!expect(!nn_file_lock_take(&lock, in_folder("locked"), error, sizeof error), "%s", error)) return;
     expect(apart(take_lock) == 1, "two have it");
     expect(!access(in_folder(".mha-lock-locked"), F_OK), "no lock file");
     expect(saved(in_folder("locked"), 1) && apart(take_lock) == 1, "it was lost when the file was replaced");
@@ -243,10 +243,10 @@ TEST(a_lock_is_for_one_process)
     expect(apart(take_lock) == 0, "it was not given back");
     memset(name, 'n', 255);
     name[255] = 0;
-    expect(nn_file_lock_take(&lock, in_folder(name), error, sizeof error) && lock.held, "a name of 255 bytes: %s",
+    expect(!nn_file_lock_take(&lock, in_folder(name), error, sizeof error) && lock.held, "a name of 255 bytes: %s",
            error);
     nn_file_lock_free(&lock);
-    expect(!nn_file_lock_take(&lock, in_folder("no/x"), error, sizeof error) && !lock.taken &&
+    expect(nn_file_lock_take(&lock, in_folder("no/x"), error, sizeof error) && !lock.taken &&
                strstr(error, "no/x: cannot open its folder: No such file"),
            "%s", error);
     unlink(in_folder("locked"));
@@ -256,7 +256,7 @@ static int take_and_die(void)
 {
     char error[400];
     nn_file_lock lock;
-    if (!nn_file_lock_take(&lock, in_folder("locked"), error, sizeof error)) return 1;
+    if (nn_file_lock_take(&lock, in_folder("locked"), error, sizeof error)) return 1;
     raise(SIGKILL);
     return 2;
 }
@@ -271,7 +271,7 @@ TEST(a_lock_ends_with_its_process)
 static bool save_locked(const char *path, nn_file_lock *lock, float number, char *error, size_t error_size)
 {
     nn_safetensors_item item = nn_safetensors_item_view("x", mha_tensor_1d(&number, MHA_FLOAT32, 1));
-    return nn_safetensors_write_locked(path, lock, &item, 1, NULL, 0, error, error_size);
+    return !nn_safetensors_write_locked(path, lock, &item, 1, NULL, 0, error, error_size);
 }
 
 /* What another process has written in the meantime stays, whether it is a new file or new bytes in the old one. */
@@ -285,7 +285,7 @@ TEST(without_locks_the_file_of_another_stays)
         nn_file_lock lock;
         bool old = how & 1, in_place = how & 2;
         if (old && !saved(path, 1)) return;
-        if (!expect(nn_file_lock_take(&lock, path, error, sizeof error) && !lock.held, "%s", error)) return;
+        if (!expect(!nn_file_lock_take(&lock, path, error, sizeof error) && !lock.held, "%s", error)) return;
         expect(access(in_folder(".mha-lock-shared"), F_OK) != 0, "a lock file that is of no use");
         for (int n = 0; n < 3; n++) expect(save_locked(path, &lock, (float)n, error, sizeof error), "%s", error);
         expect(!lock.lost && saved(other, 2), "its own file is another's");
@@ -315,7 +315,7 @@ static int count_turns(void)
     for (int n = 0; n < TURNS;) {
         nn_file_lock lock;
         long count = 0;
-        if (!nn_file_lock_take(&lock, path, error, sizeof error)) continue;
+        if (nn_file_lock_take(&lock, path, error, sizeof error)) continue;
         FILE *file = fopen(path, "r");
         bool read = file && fscanf(file, "%ld", &count) == 1; // NOLINT(cert-err34-c)
         if (file) fclose(file);
@@ -468,12 +468,13 @@ TEST(abandoned_replacements_leave_nothing)
     char error[300] = "";
     nn_replacement first, second;
     const char *path = in_folder("abandoned.safetensors");
-    expect(nn_replacement_begin(&first, path, error, sizeof error) && nn_replacement_put(&first, "x", 1), "%s", error);
-    expect(nn_replacement_begin(&second, in_folder("other"), error, sizeof error), "%s", error);
+    expect(!nn_replacement_begin(&first, path, error, sizeof error) && !nn_replacement_put(&first, "x", 1), "%s",
+           error);
+    expect(!nn_replacement_begin(&second, in_folder("other"), error, sizeof error), "%s", error);
     expect(leftovers(false) == 2, "%d temporary files", leftovers(false));
     nn_replacement_abandon();
     expect(leftovers(false) == 0, "%d temporary files are left", leftovers(false));
-    expect(!nn_replacement_end(&first) && !nn_replacement_end(&second) && access(path, F_OK) != 0,
+    expect(nn_replacement_end(&first) && nn_replacement_end(&second) && access(path, F_OK) != 0,
            "something was written");
     saved(path, 1);
     nn_replacement_abandon();

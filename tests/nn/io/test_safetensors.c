@@ -61,7 +61,9 @@ static blob file_of(const char *header, size_t data_size)
 static nn_safetensors *parse(blob file, char *error, size_t room)
 {
     error[0] = 0;
-    return nn_safetensors_parse(file.bytes, file.size, "t.safetensors", error, room);
+    nn_safetensors *read;
+    nn_safetensors_parse(&read, file.bytes, file.size, "t.safetensors", error, room);
+    return read;
 }
 
 /* One line that begins with the file's name and has no control characters. */
@@ -385,7 +387,8 @@ TEST(other_kinds_of_files_are_called_so)
         expect(!parse((blob){(unsigned char *)(uintptr_t)cases[i].bytes, cases[i].size}, error, sizeof error), "read");
         expect(strcmp(error, want) == 0, "'%s', not '%s'", error, want);
         expect(!ftruncate(descriptor, 0) && pwrite(descriptor, cases[i].bytes, cases[i].size, 0) > 0, "no write");
-        expect(!nn_safetensors_open(path, error, sizeof error), "read");
+        nn_safetensors *read;
+        expect(nn_safetensors_open(&read, path, error, sizeof error) == MHA_BAD_FILE && !read, "read");
         expect(strcmp(error + strlen(path), want + 13) == 0, "'%s', not '%s'", error, want);
     }
     close(descriptor);
@@ -490,7 +493,8 @@ TEST(no_memory_is_an_error_wherever_it_strikes)
 static void expect_open(const char *path, const char *words)
 {
     char error[400] = "";
-    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, sizeof error);
     expect(!file == !!words, "%s: %s", path, file ? "was read" : error);
     if (words) expect(strstr(error, words) && strncmp(error, path, strlen(path)) == 0, "'%s' lacks '%s'", error, words);
     nn_safetensors_free(file);
@@ -526,11 +530,14 @@ TEST(an_error_buffer_of_any_size_will_do)
     blob bytes = file_of("{\"x\":[]}", 0);
     for (size_t room = 0; room < sizeof error; room++) {
         memset(error, '#', sizeof error);
-        expect(!nn_safetensors_parse(bytes.bytes, bytes.size, "t", error, room), "a bad file was read");
+        nn_safetensors *read;
+        expect(nn_safetensors_parse(&read, bytes.bytes, bytes.size, "t", error, room) == MHA_BAD_FILE && !read,
+               "a bad file was read");
         expect(error[room] == '#', "wrote outside %zu bytes", room);
         if (room) expect(memchr(error, 0, room), "no end within %zu bytes", room);
     }
-    expect(!nn_safetensors_parse(NULL, 0, "t", NULL, 0), "nothing was read as a file");
+    nn_safetensors *read;
+    expect(nn_safetensors_parse(&read, NULL, 0, "t", NULL, 0) == MHA_BAD_FILE && !read, "nothing was read as a file");
     free(bytes.bytes);
 }
 

@@ -30,9 +30,10 @@ static nn_safetensors *round_trip(const nn_safetensors_item *items, size_t count
 {
     char error[400] = "";
     const char *path = in_folder("round.safetensors");
-    if (!expect(nn_safetensors_write(path, items, count, pairs, pair_count, error, sizeof error), "%s", error))
+    if (!expect(!nn_safetensors_write(path, items, count, pairs, pair_count, error, sizeof error), "%s", error))
         return NULL;
-    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, sizeof error);
     expect(file, "%s", error);
     return file;
 }
@@ -177,7 +178,7 @@ TEST(the_bytes_are_the_same_every_time)
     for (int round = 0; round < 2; round++) {
         char error[300] = "";
         const char *path = in_folder("bytes.safetensors");
-        expect(nn_safetensors_write(path, items, 4, pairs, 2, error, sizeof error), "%s", error);
+        expect(!nn_safetensors_write(path, items, 4, pairs, 2, error, sizeof error), "%s", error);
         FILE *file = fopen(path, "rb");
         size_t read = file ? fread(got, 1, sizeof got, file) : 0;
         if (file) fclose(file);
@@ -195,7 +196,7 @@ static void refuse(const char *path, const nn_safetensors_item *items, size_t co
                    size_t pair_count, const char *says)
 {
     char error[500] = "";
-    bool ok = nn_safetensors_write(path, items, count, pairs, pair_count, error, sizeof error);
+    bool ok = !nn_safetensors_write(path, items, count, pairs, pair_count, error, sizeof error);
     expect(!ok, "was written, but should be refused: %s", says);
     expect(strncmp(error, path, strlen(path)) == 0 && strcmp(error + strlen(path), says) == 0, "'%s', not '%s%s'",
            error, path, says);
@@ -302,7 +303,7 @@ TEST(text_that_cannot_grow_is_not_saved)
         fail_after = -1;
         nn_buffer_puts(&b, "more");
         expect(b.failed && b.size == (first ? 5 : 0), "%zu bytes", b.size);
-        expect(!nn_buffer_save(&b, path, error, sizeof error) && strstr(error, "text: not enough memory"), "%s", error);
+        expect(nn_buffer_save(&b, path, error, sizeof error) && strstr(error, "text: not enough memory"), "%s", error);
         expect(kind_of(path) == 4 && leftovers(true) == 0, "the old file has changed");
         nn_buffer_free(&b);
     }

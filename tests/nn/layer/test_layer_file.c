@@ -239,8 +239,9 @@ TEST(items_lie_as_in_the_file)
         int count = spec_count(families[f].specs), parts = 0;
         if (!load(&file, families[f].specs, count, metadata, &options, error, sizeof error)) continue;
         nn_layer_file_items(&items, &file, NULL, "grad.");
-        expect(nn_safetensors_write(path, items.item, items.count, NULL, 0, error, sizeof error), "%s", error);
-        nn_safetensors *written = nn_safetensors_open(path, error, sizeof error);
+        expect(!nn_safetensors_write(path, items.item, items.count, NULL, 0, error, sizeof error), "%s", error);
+        nn_safetensors *written;
+        nn_safetensors_open(&written, path, error, sizeof error);
         nn_safetensors *original = make(families[f].specs, count, metadata, error, sizeof error);
         for (int s = 0; written && original && s < count; s++) {
             char name[80];
@@ -462,7 +463,8 @@ TEST(a_saved_layer_is_pytorchs)
     if (!layer) return;
     expect(nn_layer_file_save(layer, path, error, sizeof error), "%s", error);
     mha_layer_free(layer);
-    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, sizeof error);
     if (!expect(file, "%s", error)) return;
     static const char *const tensors[][2] = {
         {"bias_k", "float32 (1,1,12)"},    {"bias_v", "float32 (1,1,12)"},

@@ -86,7 +86,7 @@ static void write_module(module *m)
         if (m->list) snprintf(list, sizeof list, "%s.%d.", m->list, h);
         add(m, list, m->mask, "", mha_tensor_2d(mask, MHA_FLOAT32, T, T));
     }
-    expect(nn_safetensors_write(path, m->item, m->count, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write(path, m->item, m->count, NULL, 0, error, sizeof error), "%s", error);
 }
 
 /* ---- Its layer --------------------------------------------------------------------------------------------------- */
@@ -262,7 +262,7 @@ static void write_without(module *m, const char *name, const char *instead)
         else m->item[n] = m->item[--m->count];
         break;
     }
-    expect(nn_safetensors_write(path, m->item, m->count, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write(path, m->item, m->count, NULL, 0, error, sizeof error), "%s", error);
 }
 
 TEST(modules_with_missing_or_foreign_parts)
@@ -320,7 +320,7 @@ TEST(lists_that_do_not_fit)
     char error[300] = "";
     for (size_t n = 0; n < m.count; n++)
         if (strcmp(m.item[n].name, "heads.1.W_key.weight") == 0) m.item[n].shape[0]--;
-    expect(nn_safetensors_write(path, m.item, m.count, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write(path, m.item, m.count, NULL, 0, error, sizeof error), "%s", error);
     REFUSE((nn_layer_file_options){0},
            "heads.1.W_key.weight is (2,5), but heads.0.W_key.weight is (3,5): all heads must "
            "have the same shape");
@@ -328,6 +328,6 @@ TEST(lists_that_do_not_fit)
     write_module(&m);
     mask[1] = 1;
     m.item[m.count - 1].data = mask;
-    expect(nn_safetensors_write(path, m.item, m.count, NULL, 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write(path, m.item, m.count, NULL, 0, error, sizeof error), "%s", error);
     REFUSE((nn_layer_file_options){0}, "heads.1.mask is not a causal mask, and no other is known");
 }

@@ -168,7 +168,8 @@ TEST(notes_that_are_not_printable_are_not_saved)
                !mha_checkpoint_set_note(ctx, file, "b", "\x1b[2J") &&
                !mha_checkpoint_set_note(ctx, file, "c", "\xff") && !mha_checkpoint_save(ctx, file, t),
            "%s", mha_context_error(ctx));
-    nn_safetensors *saved = nn_safetensors_open(in_folder("run"), (char[300]){0}, 300);
+    nn_safetensors *saved;
+    nn_safetensors_open(&saved, in_folder("run"), (char[300]){0}, 300);
     expect(saved && nn_safetensors_metadata(saved, "checkpoint.a") && !nn_safetensors_metadata(saved, "checkpoint.b") &&
                !nn_safetensors_metadata(saved, "checkpoint.c"),
            "other notes");
@@ -191,7 +192,8 @@ TEST(what_cannot_be_resumed)
     expect(mha_checkpoint_finish(ctx, file, t) == MHA_BAD_ARGUMENT && strstr(mha_context_error(ctx), "evaluate"), "%s",
            mha_context_error(ctx));
     finish(ctx, file, t);
-    nn_safetensors *saved = nn_safetensors_open(in_folder("new"), (char[300]){0}, 300);
+    nn_safetensors *saved;
+    nn_safetensors_open(&saved, in_folder("new"), (char[300]){0}, 300);
     const char *epochs = saved ? nn_safetensors_metadata(saved, "epochs") : NULL;
     expect(epochs && strcmp(epochs, "0") == 0, "%s epochs, but no step was taken", epochs ? epochs : "no");
     nn_safetensors_free(saved);

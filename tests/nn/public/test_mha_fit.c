@@ -43,7 +43,7 @@ TEST(a_digit_comes_out_of_any_channels)
     nn_fit as;
     nn_image picture = {LARGE, LARGE, grey};
     if (!prepare()) return;
-    expect(nn_fit_digit(want, SIDE, SIDE, &as, &picture, NN_WHEN_AUTO, NN_WHEN_AUTO), "out of memory");
+    expect(!nn_fit_digit(want, SIDE, SIDE, &as, &picture, NN_WHEN_AUTO, NN_WHEN_AUTO), "out of memory");
     for (int channels = 1; channels <= 4; channels += channels == 1 ? 2 : 1) {
         mha_fit fit = {.size = sizeof fit};
         unsigned char *pixels = white_sheet(channels);
@@ -119,14 +119,14 @@ TEST(a_file_becomes_a_digit)
     const char *folder = getenv("TMPDIR");
     if (!prepare()) return;
     snprintf(path, sizeof path, "%s/mha_fit_%d.pgm", folder ? folder : "/tmp", (int)getpid());
-    expect(nn_image_write_pgm(path, grey, LARGE, LARGE, error, sizeof error), "%s", error);
+    expect(!nn_image_write_pgm(path, grey, LARGE, LARGE, error, sizeof error), "%s", error);
     expect(!mha_model_fit(ctx, model, want, NULL, grey, LARGE, LARGE, 1, NULL), "%s", mha_context_error(ctx));
     expect(!mha_model_picture(ctx, model, image, seen, path), "%s", mha_context_error(ctx));
     for (int i = 0; i < PIXELS; i++)
         expect(image[i] == (float)want[i] / 255.0f && seen[3 * i] == want[i] && seen[3 * i + 2] == want[i],
                "pixel %d: %g", i, (double)image[i]);
     memset(grey, 9, (size_t)LARGE * LARGE);
-    expect(nn_image_write_pgm(path, grey, LARGE, LARGE, error, sizeof error), "%s", error);
+    expect(!nn_image_write_pgm(path, grey, LARGE, LARGE, error, sizeof error), "%s", error);
     expect(mha_model_picture(ctx, model, image, seen, path) == MHA_BAD_FILE &&
                strstr(mha_context_error(ctx), ": there is no ink in the image"),
            "%s", mha_context_error(ctx));

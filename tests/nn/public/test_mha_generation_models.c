@@ -77,7 +77,8 @@ static bool check_model(mha_context *ctx, const char *folder, const char *name)
     int64_t starts[B + 1];
     mha_model *model = NULL;
     snprintf(path, sizeof path, "%s/%s/expected.safetensors", folder, name);
-    answers a = {nn_safetensors_open(path, error, sizeof error), NULL};
+    answers a = {NULL, NULL};
+    nn_safetensors_open(&a.file, path, error, sizeof error);
     if (!a.file) return false;
     a.kind = nn_safetensors_metadata(a.file, "kind");
     bool decoder = strcmp(a.kind, "decoder") == 0, generates = find(&a, "greedy") != NULL;

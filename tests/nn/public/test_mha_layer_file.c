@@ -28,7 +28,7 @@ static void write_items(const char *path, const nn_safetensors_item *items, size
 {
     char error[300];
     const nn_safetensors_pair note = {"heads", heads};
-    expect(nn_safetensors_write(path, items, count, &note, heads ? 1 : 0, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write(path, items, count, &note, heads ? 1 : 0, error, sizeof error), "%s", error);
 }
 
 /* In the folder of this test: "torch" is one layer, "gpt2" and "llama" are inside of models, two heads for keys and values
@@ -86,7 +86,8 @@ static void run(mha_context *ctx, mha_layer *layer, float out[TOKENS * M])
 static void expect_parts(const mha_layer_file *file, const char *path)
 {
     char error[300];
-    nn_safetensors *from = nn_safetensors_open(path, error, sizeof error);
+    nn_safetensors *from;
+    nn_safetensors_open(&from, path, error, sizeof error);
     if (!expect(from && file, "%s", error)) return;
     expect(mha_layer_file_parameter_count(file) == (int64_t)nn_safetensors_count(from), "%s: another count", path);
     for (int64_t n = 0; n < mha_layer_file_parameter_count(file); n++) {

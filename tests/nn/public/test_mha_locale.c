@@ -99,7 +99,8 @@ TEST(recipes_and_checkpoints_have_points)
     expect(!mha_training_evaluate(ctx, t, MHA_TRAINING_TEST, &score) && !mha_checkpoint_finish(ctx, file, t), "%s",
            mha_context_error(ctx));
     expect_comma("mha_checkpoint_finish");
-    nn_safetensors *saved = nn_safetensors_open(in_folder("c.safetensors"), (char[300]){0}, 300);
+    nn_safetensors *saved;
+    nn_safetensors_open(&saved, in_folder("c.safetensors"), (char[300]){0}, 300);
     const char *recipe = saved ? nn_safetensors_metadata(saved, "recipe") : NULL;
     expect(recipe && strstr(recipe, "lr=0.0025,"), "%s", recipe ? recipe : "no recipe");
     nn_safetensors_free(saved);

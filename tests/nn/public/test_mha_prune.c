@@ -212,7 +212,8 @@ TEST(notes_are_saved_with_a_model)
     o.notes = notes;
     o.note_count = 2;
     expect(!mha_model_save(ctx, model, in_folder("model"), &o), "%s", mha_context_error(ctx));
-    nn_safetensors *file = nn_safetensors_open(in_folder("model"), error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, in_folder("model"), error, sizeof error);
     for (int n = 0; n < 4 && expect(file, "%s", error); n += 2) {
         const char *value = nn_safetensors_metadata(file, notes[n]);
         expect(value && !strcmp(value, notes[n + 1]), "%s", notes[n]);

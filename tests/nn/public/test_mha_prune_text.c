@@ -129,7 +129,7 @@ static mha_model *make_model(mha_context *ctx, const bench_language *shape, mha_
     }
     for (int64_t n = 0; good && n < c.count; n++)
         items[n] = nn_safetensors_item_view(c.stored[n].name, c.stored[n].tensor);
-    good = good && nn_safetensors_write(path, items, (size_t)c.count, &note, 1, error, sizeof error);
+    good = good && !nn_safetensors_write(path, items, (size_t)c.count, &note, 1, error, sizeof error);
     expect(good && !mha_model_open(ctx, &m, path, NULL), "%s: %s %s", shape->name, error, mha_context_error(ctx));
     remove(path);
     bench_checkpoint_free(&c);

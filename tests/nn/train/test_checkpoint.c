@@ -288,7 +288,8 @@ static void expect_model(const rig *g, const char *path, const float *want)
 {
     char error[400] = "";
     nn_description config;
-    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, sizeof error);
     if (!expect(file && nn_vit_read_config(&config, file, path, error, sizeof error), "%s", error)) return;
     float *parameters = array(g->t->count, sizeof *parameters);
     nn_model *v = nn_model_create(g->ctx, &config, parameters, &(nn_model_options){.batch = 1, .training = false},
@@ -337,7 +338,8 @@ TEST(a_finished_file_is_a_model_and_nothing_else)
     }
     expect(size[0] && size[0] < sizeof bytes[0] && size[0] == size[1] && !memcmp(bytes[0], bytes[1], size[0]), "bytes");
     expect_model(&g, in_folder("final"), g.t->adam->average);
-    nn_safetensors *file = nn_safetensors_open(in_folder("final"), error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, in_folder("final"), error, sizeof error);
     for (size_t i = 0; file && i < nn_safetensors_count(file); i++)
         expect(!strstr(nn_safetensors_get(file, i)->name, "checkpoint"), "%s", nn_safetensors_get(file, i)->name);
     static const char *const notes[][2] = {
@@ -376,7 +378,8 @@ static void rewrite(const char *from, const char *to, change c)
     nn_safetensors_item items[60];
     nn_safetensors_pair notes[60];
     size_t item_count = 0, note_count = 0;
-    nn_safetensors *file = nn_safetensors_open(from, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, from, error, sizeof error);
     if (!expect(file != NULL, "%s", error)) return;
     for (size_t i = 0; i < nn_safetensors_count(file); i++) {
         const nn_safetensors_tensor *t = nn_safetensors_get(file, i);
@@ -392,7 +395,7 @@ static void rewrite(const char *from, const char *to, change c)
         bool other = c.key && !strcmp(c.key, key);
         notes[note_count++] = (nn_safetensors_pair){key, other ? c.value : nn_safetensors_metadata(file, key)};
     }
-    expect(nn_safetensors_write(to, items, item_count, notes, note_count, error, sizeof error), "%s", error);
+    expect(!nn_safetensors_write(to, items, item_count, notes, note_count, error, sizeof error), "%s", error);
     nn_safetensors_free(file);
 }
 

@@ -503,13 +503,14 @@ static bool write_state(const char *path, const nn_optimizer *adam)
         nn_safetensors_item_view("average", mha_tensor_1d(adam->average, MHA_FLOAT32, SAVED)),
         nn_safetensors_item_view("steps", mha_tensor_1d(&adam->steps, MHA_INT64, 1)),
     };
-    return expect(nn_safetensors_write(path, items, 5, NULL, 0, error, sizeof error), "%s", error);
+    return expect(!nn_safetensors_write(path, items, 5, NULL, 0, error, sizeof error), "%s", error);
 }
 
 static bool read_state(nn_optimizer *adam, const char *path)
 {
     char error[300] = "";
-    nn_safetensors *file = nn_safetensors_open(path, error, sizeof error);
+    nn_safetensors *file;
+    nn_safetensors_open(&file, path, error, sizeof error);
     if (!expect(file, "%s", error)) return false;
     memcpy(adam->parameters, nn_safetensors_find(file, "parameters")->data, SAVED * sizeof(float));
     memcpy(adam->moment1, nn_safetensors_find(file, "moment1")->data, SAVED * sizeof(float));
