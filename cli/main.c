@@ -1,5 +1,5 @@
 /* The mha command: runs the subcommand and checks that its output was written. */
-#include "cli/common/cli.h"
+#include "cli/common/options.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
 
@@ -9,32 +9,15 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *name, *summary;
-    int (*run)(int argc, char **argv);
-} commands[] = {
-    {"demo", "train a small Vision Transformer on digits and show its heads", cmd_demo},
-    {"train", "train a Vision Transformer on MNIST or on synthetic digits", cmd_train},
-    {"eval", "measure accuracy and speed of a model, or its loss on a text", cmd_eval},
-    {"classify", "classify images, and show attention maps", cmd_classify},
-    {"heads", "describe every head of a model: what it attends to, importance", cmd_heads},
-    {"prune", "remove the least important heads of a model", cmd_prune},
-    {"view", "write an interactive page of attention heads or weights", cmd_view},
-    {"inspect", "show what is in a model file: parts, tensors, a diagram", cmd_inspect},
-    {"generate", "continue texts, or translate them, with a language model", cmd_generate},
-    {"embed", "turn texts into vectors with a text model, and compare them", cmd_embed},
-    {"fill", "the most likely words for the [MASK] of a text", cmd_fill},
-    {"tokenize", "split a text into tokens, or ids back to text; train BPE", cmd_tokenize},
-    {"transcribe", "write down what is said in WAV files", cmd_transcribe},
-    {"explain", "compute attention step by step on a sentence", cmd_explain},
-    {"info", "show version, processor, GPUs and instruction sets", cmd_info},
-    {"bench", "verify and time attention on common shapes", cmd_bench},
-    {"layer", "run an attention layer from a file on inputs from a file", cmd_layer},
-    {"conformance", "run conformance cases: ONNX operators, tokenizers", cmd_conformance},
-};
-enum { COMMANDS = sizeof commands / sizeof *commands };
+const cli_command *const cli_commands[] = {&demo_command,       &train_command,       &eval_command, &classify_command,
+                                           &heads_command,      &prune_command,       &view_command, &inspect_command,
+                                           &generate_command,   &embed_command,       &fill_command, &tokenize_command,
+                                           &transcribe_command, &explain_command,     &info_command, &bench_command,
+                                           &layer_command,      &conformance_command, NULL};
 
-static void help(FILE *out)
+enum { COMMANDS = sizeof cli_commands / sizeof *cli_commands };
+
+static void print_help(FILE *out)
 {
     fputs("Examples:\n"
           "  mha demo                     train on MNIST for some minutes, show the heads\n"
@@ -65,13 +48,15 @@ static void help(FILE *out)
           "  mha bench --shape bert_base  time attention here, beside OpenBLAS\n"
           "  mha layer L.safetensors X.safetensors -o Y.safetensors\n"
           "                               run a layer that PyTorch saved on inputs\n"
-          "  mha conformance vectors/     run the test cases in a folder\n"
           "\n"
           "Usage: mha COMMAND [OPTIONS]\n",
           out);
-    for (int i = 0; i < COMMANDS; i++) fprintf(out, "  %-13s%s\n", commands[i].name, commands[i].summary);
+    for (const cli_command *const *c = cli_commands; *c; c++) fprintf(out, "  %-13s%s\n", (*c)->name, (*c)->summary);
     fputs("  --help       print this text; 'mha COMMAND --help' describes a command\n"
           "  --version    print the version of the library\n"
+          "  --generate WHAT\n"
+          "               print a manual page (man) or completions for a shell\n"
+          "               (complete-bash, complete-zsh); 'cmake --install' installs them\n"
           "\n"
           "A long option may be shortened to any beginning that no other option has.\n"
           "Arguments after '--' are not options.\n"
@@ -81,10 +66,10 @@ static void help(FILE *out)
           out);
 }
 
-static int unknown(const char *word)
+static int refuse_unknown(const char *word)
 {
     const char *words[COMMANDS + 2] = {"--version"};
-    for (int i = 0; i < COMMANDS; i++) words[1 + i] = commands[i].name;
+    for (int i = 0; i < COMMANDS - 1; i++) words[1 + i] = cli_commands[i]->name;
     const char *near = cli_closest(word, words), *what = word[0] == '-' ? "option" : "command";
     if (near) cli_error("unknown %s '%s'; did you mean '%s'?", what, word, near);
     else cli_error("unknown %s '%s'; 'mha --help' lists them", what, word);
@@ -98,29 +83,36 @@ static bool begins(const char *word, const char *option)
     return length > 2 && strncmp(word, option, length) == 0;
 }
 
+/* The command of that name, or NULL. */
+static const cli_command *find_command(const char *name)
+{
+    for (const cli_command *const *c = cli_commands; *c; c++)
+        if (strcmp(name, (*c)->name) == 0) return *c;
+    return NULL;
+}
+
 static int dispatch(int argc, char **argv)
 {
     if (argc < 2) {
-        help(stderr);
+        print_help(stderr);
         return CLI_USAGE;
     }
-    if (argc > 2 && strcmp(argv[1], "help") == 0) {
+    const char *word = argv[1];
+    const cli_command *command = find_command(word);
+    if (command) return cli_run(command, argc - 1, argv + 1);
+    if (argc > 2 && strcmp(word, "help") == 0) {
         char *of[] = {argv[2], "--help", NULL};
-        for (int i = 0; i < COMMANDS; i++)
-            if (strcmp(argv[2], commands[i].name) == 0) return commands[i].run(2, of);
-        return unknown(argv[2]);
+        command = find_command(argv[2]);
+        return command ? cli_run(command, 2, of) : refuse_unknown(argv[2]);
     }
-    if (cli_wants_help(argv[1]) || begins(argv[1], "--help") || strcmp(argv[1], "help") == 0) {
-        help(stdout);
+    if (cli_wants_help(word) || begins(word, "--help") || strcmp(word, "help") == 0) {
+        print_help(stdout);
         return CLI_OK;
     }
-    if (begins(argv[1], "--version")) {
-        printf("mha %s\n", mha_version());
-        return CLI_OK;
-    }
-    for (int i = 0; i < COMMANDS; i++)
-        if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
-    return unknown(argv[1]);
+    if (strcmp(word, "--generate") == 0) return cli_generate(argv[2]);
+    if (!begins(word, "--version")) return refuse_unknown(word);
+    printf("mha %s\n", mha_version());
+    return CLI_OK;
 }
 
 /* A full disk or a closed pipe is reported at the latest when the stream is closed. */

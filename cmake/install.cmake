@@ -1,4 +1,4 @@
-# What `cmake --install` gives: the headers, the libraries, the command, mha.pc and mha-model.pc, and a CMake package with
+# What `cmake --install` gives: the headers, the libraries, the command with its manual page and completions, mha.pc and mha-model.pc, and a CMake package with
 # the targets mha::shared, mha::static, mha::mha (the first of the two that is installed) and mha::model, which is shared.
 option(MHA_INSTALL "Write the rules of cmake --install" ${PROJECT_IS_TOP_LEVEL})
 if(NOT MHA_INSTALL)
@@ -11,6 +11,11 @@ install(FILES include/mha.h include/mha_ops.h include/mha_model.h include/mha_te
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(MHA_COMMAND)
   install(TARGETS mha_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+if(TARGET mha_pages)
+  install(FILES ${PROJECT_BINARY_DIR}/cli/mha.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${PROJECT_BINARY_DIR}/cli/mha.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME mha)
+  install(FILES ${PROJECT_BINARY_DIR}/cli/_mha DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 endif()
 
 # One export set a library: only the static one makes its user look for threads.

@@ -35,8 +35,8 @@ static bool parse_word(const cli_given *given, const char *const *names, int *in
     const char *word = given->value, *near = cli_closest(word, names);
     for (*index = 0; names[*index]; ++*index)
         if (strcmp(word, names[*index]) == 0) return true;
-    if (near) cli_error("bench: %s cannot be '%s'; did you mean '%s'?", given->name, word, near);
-    else cli_error("bench: %s cannot be '%s'; see 'mha bench --help'", given->name, word);
+    if (near) cli_refuse("%s cannot be '%s'; did you mean '%s'?", given->name, word, near);
+    else cli_refuse("%s cannot be '%s'; see 'mha bench --help'", given->name, word);
     return false;
 }
 
@@ -73,52 +73,56 @@ static bool parse_peer(const cli_given *given, void *to)
     r->peer_chosen = true;
     r->blas = index == 0 ? bench_openblas() : index == 1 ? bench_loops() : NULL;
     if (index > 0 || r->blas) return true;
-    return cli_error("bench: --peer openblas: libopenblas.so.0 is not installed; './dev setup bench' installs it");
+    return cli_refuse("--peer openblas: libopenblas.so.0 is not installed; './dev setup bench' installs it");
 }
 
 static bool parse_save(const cli_given *given, void *to)
 {
     request *r = to;
     DIR *folder = opendir(given->value);
-    if (!folder) return cli_error("bench: --save: cannot open the folder '%s': %s", given->value, strerror(errno));
+    if (!folder) return cli_refuse("--save: cannot open the folder '%s': %s", given->value, strerror(errno));
     closedir(folder);
     r->save = given->value;
     return true;
 }
 
-static const cli_name types[] = {{"f32", MHA_FLOAT32}, {"bf16", MHA_BFLOAT16}, {"f16", MHA_FLOAT16}, {NULL, 0}};
-
-static const cli_name computes[] = {{"f32", MHA_FLOAT32}, {"bf16", MHA_BFLOAT16}, {NULL, 0}};
+static const cli_word types[] = {{"f32", MHA_FLOAT32}, {"bf16", MHA_BFLOAT16}, {"f16", MHA_FLOAT16}, {NULL, 0}};
 
 static const cli_option options[] = {
-    CLI_OWN("--shape", parse_shape),
-    CLI_OWN("--pass", parse_pass),
-    CLI_CHOICE("--dtype", request, type, types),
-    CLI_DEVICE(request, device),
-    CLI_THREADS(request, threads),
-    CLI_TEXT("--isa", request, isa),
-    CLI_OWN("--peer", parse_peer),
-    CLI_NUMBER("--batch", request, batch, 1, 65536),
-    CLI_REAL("--seconds", request, seconds, 0, 3600, "a number from 0 to 3600"),
-    CLI_OWN("--save", parse_save),
-    CLI_OUT(request, chart),
-    CLI_NUMBER("--prompt", request, prompt, 1, 65536),
-    CLI_NUMBER("--tokens", request, tokens, 1, 65536),
-    CLI_CHOICE("--compute", request, compute, computes),
-    CLI_NUMBER("--length", request, length, 64, 65536),
-    CLI_FLAG("--list", request, list),
-    CLI_FLAG("--json", request, json),
-    CLI_END,
-};
+    {"--shape", "NAME", "one of the shapes below, or all", CLI_OWN(parse_shape), .otherwise = "all"},
+    {"--pass", "PASS",
+     "forward, backward, decode, gemm, layer, train, infer, all of these, or generate, prompt, scaling",
+     CLI_OWN(parse_pass), .preset = "all"},
+    {"--dtype", "TYPE", "f32, bf16 or f16", CLI_CHOICE(request, type, types), .otherwise = "f32; bf16 on a GPU"},
+    {CLI_DEVICE(request, device)},
+    {CLI_THREADS(request, threads)},
+    {"--isa", "NAME", "instruction set", CLI_TEXT(request, isa), .otherwise = "the best one available"},
+    {"--peer", "PEER", "openblas, loop or none", CLI_OWN(parse_peer),
+     .otherwise = "openblas if it is installed, otherwise loop"},
+    {"--batch", "N", "batch size of models", CLI_NUMBER(request, batch, 1, 65536)},
+    {"--prompt", "N", "of language models: tokens of the prompt", CLI_NUMBER(request, prompt, 1, 65536),
+     .otherwise = "512"},
+    {"--tokens", "N", "of language models: new tokens", CLI_NUMBER(request, tokens, 1, 65536), .otherwise = "32"},
+    {"--compute", "TYPE", "of language models:", CLI_CHOICE(request, compute, cli_dtypes), .preset = "f32"},
+    {"--seconds", "S", "time per measurement", CLI_REAL(request, seconds, 0, 3600, "a number from 0 to 3600"),
+     .preset = "1"},
+    {"--save", "DIR", "write inputs and outputs as safetensors files into DIR", CLI_OWN(parse_save)},
+    {CLI_OUT, "CHART", "of scaling: the chart, an SVG file", CLI_FILE(request, chart)},
+    {"--length", "N", "of scaling: the largest T", CLI_NUMBER(request, length, 64, 65536), .preset = "65536"},
+    {"--list", NULL,
+     "print the passes and shapes, one per line, and exit; generate, prompt and scaling only if --pass names them",
+     CLI_FLAG(request, list)},
+    {"--json", NULL, "print one JSON object per measurement", CLI_FLAG(request, json)},
+    CLI_END};
 
 /* Options that only scaling has, and options that it has not. */
 static bool check_scaling(const request *r)
 {
     bool scaling = r->pass == BENCH_SCALING;
-    const char *given = r->chart ? "-o" : r->length ? "--length" : NULL;
-    if (!scaling && given) return cli_error("bench: %s is for --pass scaling", given);
+    const char *given = r->chart ? "-o" : cli_was_given("--length") ? "--length" : NULL;
+    if (!scaling && given) return cli_refuse("%s is for --pass scaling", given);
     given = r->shape ? "--shape" : r->batch ? "--batch" : r->save ? "--save" : NULL;
-    if (scaling && given) return cli_error("bench: --pass scaling has its own sizes and takes no %s", given);
+    if (scaling && given) return cli_refuse("--pass scaling has its own sizes and takes no %s", given);
     return true;
 }
 
@@ -138,9 +142,8 @@ static bool check_language(const request *r)
                         : r->tokens                 ? "--tokens"
                         : r->compute != MHA_FLOAT32 ? "--compute"
                                                     : NULL;
-    if (!language && given) return cli_error("bench: %s is for --pass generate and --pass prompt", given);
-    if (language && r->batch)
-        return cli_error("bench: language models are measured one text at a time, without --batch");
+    if (!language && given) return cli_refuse("%s is for --pass generate and --pass prompt", given);
+    if (language && r->batch) return cli_refuse("language models are measured one text at a time, without --batch");
     return true;
 }
 
@@ -149,13 +152,11 @@ static bool check_device(const request *r)
 {
     const char *given = r->isa ? "--isa" : r->threads ? "--threads" : r->peer_chosen ? "--peer" : NULL;
     if (!device_is_gpu(r->device)) return true;
-    if (given) return cli_error("bench: %s is for the CPU and does not go with --device %s", given, r->device);
+    if (given) return cli_refuse("%s is for the CPU and does not go with --device %s", given, r->device);
     if (r->pass <= BENCH_DECODE || r->pass == BENCH_PASSES) return true;
-    return cli_error("bench: --device %s measures the passes forward, backward and decode; %s runs on the CPU",
-                     r->device, bench_pass_names[r->pass]);
+    return cli_refuse("--device %s measures the passes forward, backward and decode; %s runs on the CPU", r->device,
+                      bench_pass_names[r->pass]);
 }
-
-static int64_t length_of(const request *r) { return r->length ? r->length : 65536; }
 
 /* ---- The list of measurements ------------------------------------------------------------------------------------ */
 
@@ -211,10 +212,9 @@ static int plan(bench_job jobs[JOBS_MOST], const request *r)
     bool gpu = device_is_gpu(r->device);
     int n = plan_attention(jobs, r);
     if (!gpu) n = plan_others(jobs, n, r);
-    if (!n && gpu)
-        cli_error("bench: --device %s measures shapes of attention; '%s' runs on the CPU", r->device, r->shape);
-    else if (!n && r->type == MHA_FLOAT16 && is_model(r)) cli_error("bench: models are measured in f32 and bf16 only");
-    else if (!n) cli_error("bench: %s has no pass '%s'; see 'mha bench --list'", r->shape, bench_pass_names[r->pass]);
+    if (!n && gpu) cli_refuse("--device %s measures shapes of attention; '%s' runs on the CPU", r->device, r->shape);
+    else if (!n && r->type == MHA_FLOAT16 && is_model(r)) cli_refuse("models are measured in f32 and bf16 only");
+    else if (!n) cli_refuse("%s has no pass '%s'; see 'mha bench --list'", r->shape, bench_pass_names[r->pass]);
     return n;
 }
 
@@ -224,8 +224,8 @@ static int plan(bench_job jobs[JOBS_MOST], const request *r)
 static bool sound(const bench_job *job, mha_type type, const char *judge, double error)
 {
     if (!(error > bench_tolerance(type))) return true;
-    return cli_error("bench: %s %s differs from %s by %.2g of the largest value; at most %.2g is allowed",
-                     bench_pass_names[job->pass], job->name, judge, error, bench_tolerance(type));
+    return cli_refuse("%s %s differs from %s by %.2g of the largest value; at most %.2g is allowed",
+                      bench_pass_names[job->pass], job->name, judge, error, bench_tolerance(type));
 }
 
 /* Returns an exit code. */
@@ -242,7 +242,7 @@ static int measure(const bench_setting *set, const bench_limits *limits, const b
                 : job->pass == BENCH_BACKWARD ? bench_backward(&result, set, job->shape, error)
                                               : bench_forward(&result, set, job->shape, error);
     if (!done) {
-        cli_error("bench: %s", error);
+        cli_refuse("%s", error);
         return CLI_FAILED;
     }
     if (json) bench_print_json(set, limits, job, &result);
@@ -265,7 +265,7 @@ static mha_context *make_context(const request *r, bench_gpu *gpu)
     how.stream = gpu ? bench_gpu_stream(gpu) : NULL;
     how.error = error;
     how.error_size = sizeof error;
-    if (mha_context_create(&ctx, &how)) cli_error("bench: %s", error);
+    if (mha_context_create(&ctx, &how)) cli_refuse("%s", error);
     return ctx;
 }
 
@@ -277,7 +277,7 @@ static bool open_device(bench_setting *set, const request *r)
         if (!device_is_there(r->device)) return false;
         const char *colon = strchr(r->device, ':'); /* cuda:N is there, so N is a number */
         set->gpu = bench_gpu_open(colon ? (int)strtol(colon + 1, NULL, 10) : 0, error);
-        if (!set->gpu) return cli_error("bench: --device %s", error);
+        if (!set->gpu) return cli_refuse("--device %s", error);
     }
     set->ctx = make_context(r, set->gpu);
     return set->ctx;
@@ -289,13 +289,13 @@ static void close_device(bench_setting *set)
     bench_gpu_close(set->gpu);
 }
 
-static int run(bench_setting *set, const request *r, const bench_job *jobs, int count)
+static int run_jobs(bench_setting *set, const request *r, const bench_job *jobs, int count)
 {
     int status = CLI_OK;
-    if (r->pass == BENCH_SCALING) return bench_run_scaling(set, length_of(r), r->chart, r->json);
+    if (r->pass == BENCH_SCALING) return bench_run_scaling(set, r->length, r->chart, r->json);
     bench_limits limits = set->gpu ? bench_gpu_limits(set->gpu, set->type) : bench_measure_limits(set);
     if (!set->gpu && isnan(limits.read_gbytes)) {
-        cli_error("bench: not enough memory to measure the read bandwidth");
+        cli_refuse("not enough memory to measure the read bandwidth");
         return CLI_FAILED;
     }
     if (!r->json) bench_print_head(set, &limits, is_language(r));
@@ -303,32 +303,86 @@ static int run(bench_setting *set, const request *r, const bench_job *jobs, int 
     return status;
 }
 
-int cmd_bench(int argc, char **argv)
+static int run_bench(void *asked)
 {
-    request r = {.type = NOT_GIVEN, .compute = MHA_FLOAT32, .pass = BENCH_PASSES, .seconds = 1};
+    request *r = asked;
     bench_job jobs[JOBS_MOST];
-    int stop = cli_parse("bench", argc, argv, options, bench_help, &r), count = 0, status = CLI_USAGE;
-    if (stop) return stop - 1;
-    if (r.type == NOT_GIVEN) r.type = device_is_gpu(r.device) ? MHA_BFLOAT16 : MHA_FLOAT32;
-    if (!check_device(&r) || !check_scaling(&r) || !check_language(&r) ||
-        (r.pass != BENCH_SCALING && !(count = plan(jobs, &r))))
+    int count = 0, status = CLI_USAGE;
+    if (r->type == NOT_GIVEN) r->type = device_is_gpu(r->device) ? MHA_BFLOAT16 : MHA_FLOAT32;
+    if (!check_device(r) || !check_scaling(r) || !check_language(r) ||
+        (r->pass != BENCH_SCALING && !(count = plan(jobs, r))))
         return CLI_USAGE;
-    if (r.list && r.pass == BENCH_SCALING) return bench_list_sizes(length_of(&r)), CLI_OK;
-    if (r.list) {
+    if (r->list && r->pass == BENCH_SCALING) return bench_list_sizes(r->length), CLI_OK;
+    if (r->list) {
         for (int i = 0; i < count; i++) printf("%s %s\n", bench_pass_names[jobs[i].pass], jobs[i].name);
         return CLI_OK;
     }
-    mha_type type = (mha_type)r.type;
+    mha_type type = (mha_type)r->type;
     bench_setting set = {.type = type,
-                         .compute = is_language(&r) ? r.compute : type,
-                         .blas = r.blas,
-                         .save = r.save,
-                         .seconds = r.seconds,
-                         .batch = r.batch,
-                         .prompt = r.prompt ? r.prompt : 512,
-                         .tokens = r.tokens ? r.tokens : 32};
-    if (!r.peer_chosen && !device_is_gpu(r.device)) set.blas = bench_openblas() ? bench_openblas() : bench_loops();
-    if (open_device(&set, &r)) status = run(&set, &r, jobs, count);
+                         .compute = is_language(r) ? r->compute : type,
+                         .blas = r->blas,
+                         .save = r->save,
+                         .seconds = r->seconds,
+                         .batch = r->batch,
+                         .prompt = r->prompt ? r->prompt : 512,
+                         .tokens = r->tokens ? r->tokens : 32};
+    if (!r->peer_chosen && !device_is_gpu(r->device)) set.blas = bench_openblas() ? bench_openblas() : bench_loops();
+    if (open_device(&set, r)) status = run_jobs(&set, r, jobs, count);
     close_device(&set);
     return status;
 }
+
+static const request defaults = {.type = NOT_GIVEN};
+
+const cli_command bench_command = {
+    .name = "bench",
+    .summary = "verify and time attention on common shapes",
+    .usage = "[OPTIONS]",
+    .examples = "  mha bench             everything, float32, all threads\n"
+                "  mha bench --pass backward --shape bert_base --threads 1\n"
+                "  mha bench --dtype bf16 --json\n"
+                "                        one JSON object per line\n"
+                "  mha bench --shape vit_b16 --pass forward --save .\n"
+                "                        also save the arrays as a safetensors file\n"
+                "  mha bench --pass train\n"
+                "                        training speed in images per second\n"
+                "  mha bench --pass generate --shape gpt2_124m\n"
+                "                        new tokens per second of a language model\n"
+                "  mha bench --device cuda\n"
+                "                        attention on an NVIDIA GPU, in bfloat16\n"
+                "  mha bench --pass scaling -o scaling.svg\n"
+                "                        time and memory over T, heads and width, as a chart\n",
+    .notes = "Each measurement is verified against a float64 oracle on samples, then timed:\n"
+             "the median of at least three runs that take S seconds in total. Columns:\n"
+             "  rate       GFLOP/s; GB/s of keys, values and weights for decode and mha_step;\n"
+             "             images per second for models, in batches of 128 for training and\n"
+             "             256 for inference, or of --batch\n"
+             "  of limit   share of the float32 multiply-add rate or of the read bandwidth\n"
+             "             that the same threads reach, measured in the same run\n"
+             "  openblas   time of OpenBLAS divided by ours, with as many threads, in float32:\n"
+             "             unfused attention with the full (Tq,Tk) matrix, or the matrix\n"
+             "             product. 'loop' is the same with plain loops. Layers and models\n"
+             "             have no such peer\n"
+             "  error      largest difference from the oracle, relative to the largest value;\n"
+             "             for training, of a loss or a gradient norm\n"
+             "'./dev bench' also measures PyTorch and draws a chart.\n"
+             "\nOn a GPU: forward, backward and decode. Calls are captured as a CUDA graph whose\n"
+             "replays are timed by events, at least 20 ms in a row: the time of the kernels.\n"
+             "Keys and values of decode are as many as no cache holds. The limit is that of\n"
+             "the tensor cores (float32: the float32 units) and of the memory at the highest\n"
+             "clocks; MHz is the clock while it was measured. --json has sm_mhz instead of\n"
+             "threads.\n"
+             "\nScaling: attention over T from 64 to 65536 (8 heads, width 64), then over the\n"
+             "number of heads and their width (T 1024); fused, one head after another, and\n"
+             "unfused over the peer's BLAS, with the scores of a head in memory. Memory is\n"
+             "what is allocated beside q, k, v and the result, at its peak. The unfused way is\n"
+             "left out from 4 GiB for one matrix of scores on. Exponents are fitted over all T\n"
+             "from 512 on. Keys of --json, per size and way: pass, axis (T, H or D), way\n"
+             "(fused, one_by_one, unfused), T, H, D, dtype, threads, isa, ms, extra_bytes,\n"
+             "array_bytes, max_error, left_out; then, per way: exponent_of (T), way,\n"
+             "time_exponent, memory_exponent. Values that were not measured are null.\n",
+    .print_lists = bench_list_shapes,
+    .options = options,
+    .request_size = sizeof(request),
+    .defaults = &defaults,
+    .run = run_bench};

@@ -20,71 +20,9 @@ static void help_language(void)
          "--json: prompt, tokens, compute, tokens_per_s, tokens_per_s_best.");
 }
 
-static void help_gpu(void)
-{
-    puts("\nOn a GPU: forward, backward and decode. Calls are captured as a CUDA graph whose\n"
-         "replays are timed by events, at least 20 ms in a row: the time of the kernels.\n"
-         "Keys and values of decode are as many as no cache holds. The limit is that of\n"
-         "the tensor cores (float32: the float32 units) and of the memory at the highest\n"
-         "clocks; MHz is the clock while it was measured. --json has sm_mhz instead of\n"
-         "threads.");
-}
-
-static void help_scaling(void)
-{
-    puts("\nScaling: attention over T from 64 to 65536 (8 heads, width 64), then over the\n"
-         "number of heads and their width (T 1024); fused, one head after another, and\n"
-         "unfused over the peer's BLAS, with the scores of a head in memory. Memory is\n"
-         "what is allocated beside q, k, v and the result, at its peak. The unfused way is\n"
-         "left out from 4 GiB for one matrix of scores on. Exponents are fitted over all T\n"
-         "from 512 on. Keys of --json, per size and way: pass, axis (T, H or D), way\n"
-         "(fused, one_by_one, unfused), T, H, D, dtype, threads, isa, ms, extra_bytes,\n"
-         "array_bytes, max_error, left_out; then, per way: exponent_of (T), way,\n"
-         "time_exponent, memory_exponent. Values that were not measured are null.");
-}
-
-static void help_options(void)
-{
-    puts("Examples:\n"
-         "  mha bench             everything, float32, all threads\n"
-         "  mha bench --pass backward --shape bert_base --threads 1\n"
-         "  mha bench --dtype bf16 --json\n"
-         "                        one JSON object per line\n"
-         "  mha bench --shape vit_b16 --pass forward --save .\n"
-         "                        also save the arrays as a safetensors file\n"
-         "  mha bench --pass train\n"
-         "                        training speed in images per second\n"
-         "  mha bench --pass generate --shape gpt2_124m\n"
-         "                        new tokens per second of a language model\n"
-         "  mha bench --device cuda\n"
-         "                        attention on an NVIDIA GPU, in bfloat16\n"
-         "  mha bench --pass scaling -o scaling.svg\n"
-         "                        time and memory over T, heads and width, as a chart\n"
-         "\n"
-         "Usage: mha bench [OPTIONS]\n"
-         "  --shape NAME          one of the shapes below, or all (default)\n"
-         "  --pass PASS           forward, backward, decode, gemm, layer, train, infer,\n"
-         "                        all of these (default), or generate, prompt, scaling\n"
-         "  --dtype TYPE          f32 (default), bf16 (default on a GPU) or f16\n" CLI_HELP_DEVICE CLI_HELP_THREADS
-         "  --isa NAME            instruction set (default: the best one available)\n"
-         "  --peer PEER           openblas, loop or none (default: openblas if it is\n"
-         "                        installed, otherwise loop)\n"
-         "  --batch N             batch size of models\n"
-         "  --prompt N            of language models: tokens of the prompt (512)\n"
-         "  --tokens N            of language models: new tokens (32)\n"
-         "  --compute TYPE        of language models: f32 (default) or bf16\n"
-         "  --seconds S           time per measurement (1)\n"
-         "  --save DIR            write inputs and outputs as safetensors files into DIR\n"
-         "  -o CHART              of scaling: the chart, an SVG file\n"
-         "  --length N            of scaling: the largest T (65536)\n"
-         "  --list                print the passes and shapes, one per line, and exit;\n"
-         "                        generate, prompt and scaling only if --pass names them\n"
-         "  --json                print one JSON object per measurement\n");
-}
-
 static void help_shapes(void)
 {
-    puts("Attention shapes:");
+    puts("\nAttention shapes:");
     for (const bench_shape *s = bench_shapes; s->name; s++)
         if (!s->large) printf("  %-15s%s\n", s->name, s->what);
     puts("\nFor GPUs, and on the CPU by --shape only:");
@@ -98,28 +36,10 @@ static void help_shapes(void)
     for (const bench_model *s = bench_models; s->name; s++) printf("  %-15s%s\n", s->name, s->what);
 }
 
-void bench_help(void)
+void bench_list_shapes(void)
 {
-    help_options();
     help_shapes();
     help_language();
-    help_gpu();
-    help_scaling();
-    puts("\n"
-         "Each measurement is verified against a float64 oracle on samples, then timed:\n"
-         "the median of at least three runs that take S seconds in total. Columns:\n"
-         "  rate       GFLOP/s; GB/s of keys, values and weights for decode and mha_step;\n"
-         "             images per second for models, in batches of 128 for training and\n"
-         "             256 for inference, or of --batch\n"
-         "  of limit   share of the float32 multiply-add rate or of the read bandwidth\n"
-         "             that the same threads reach, measured in the same run\n"
-         "  openblas   time of OpenBLAS divided by ours, with as many threads, in float32:\n"
-         "             unfused attention with the full (Tq,Tk) matrix, or the matrix\n"
-         "             product. 'loop' is the same with plain loops. Layers and models\n"
-         "             have no such peer\n"
-         "  error      largest difference from the oracle, relative to the largest value;\n"
-         "             for training, of a loss or a gradient norm\n"
-         "'./dev bench' also measures PyTorch and draws a chart.");
 }
 
 /* A number, or null if it is not finite. */

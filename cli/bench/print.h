@@ -27,7 +27,9 @@ typedef struct bench_job {
     const void *shape; /* a bench_shape, bench_product, bench_layer, bench_model or bench_language, as the pass is */
 } bench_job;
 
-void bench_help(void);
+/* Prints all shapes, for the help. */
+void bench_list_shapes(void);
+
 void bench_print_json(const bench_setting *set, const bench_limits *limits, const bench_job *job,
                       const bench_result *result);
 void bench_print_head(const bench_setting *set, const bench_limits *limits, bool language);

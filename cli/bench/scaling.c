@@ -117,10 +117,9 @@ static void print_exponents(const bench_curves *c)
 static bool is_sound(const bench_setting *set, const bench_size *s, const bench_growth *g)
 {
     if (!(g->error > bench_tolerance(set->type))) return true;
-    return cli_error(
-        "bench: scaling, T %lld, H %lld, D %lld: results differ by %.2g of the largest value; at most %.2g "
-        "is allowed",
-        (long long)s->T, (long long)s->H, (long long)s->D, g->error, bench_tolerance(set->type));
+    return cli_refuse("scaling, T %lld, H %lld, D %lld: results differ by %.2g of the largest value; at most %.2g "
+                      "is allowed",
+                      (long long)s->T, (long long)s->H, (long long)s->D, g->error, bench_tolerance(set->type));
 }
 
 static int draw(const bench_setting *set, const bench_curves *c, const char *path)
@@ -144,7 +143,7 @@ int bench_run_scaling(const bench_setting *set, int64_t longest, const char *cha
         bench_growth *g = &c.growth[c.count];
         if (s->T > longest) continue;
         if (!bench_scaling(g, set, s, error)) {
-            cli_error("bench: %s", error);
+            cli_refuse("%s", error);
             return CLI_FAILED;
         }
         if (c.count && !json && c.size[c.count - 1].axis != s->axis) printf("\n");

@@ -15,47 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void help(void)
-{
-    puts("Examples:\n"
-         "  mha classify vit.safetensors seven.png\n"
-         "                        the image, the prediction and the probabilities\n"
-         "  mha classify vit.safetensors 4 7 --data ~/.cache/mha/mnist --heads\n"
-         "                        two test images, with the maps of the last block's heads\n"
-         "  mha classify vit.safetensors photo.png\n"
-         "                        an image of any size, normalized like MNIST\n"
-         "  mha classify vit-base-patch16-224 photo.png\n"
-         "                        a picture in colours\n"
-         "\n"
-         "Usage: mha classify FILE IMAGE... [OPTIONS]\n"
-         "  --data DIR            folder with the test images, or 'synthetic'. Default:\n"
-         "                        the folder of './dev data mnist', or else 'synthetic'\n"
-         "  --heads               show the attention map of each head of a block, and what\n"
-         "                        it adds to the logits of the two most likely classes\n"
-         "  --block N             the block for --heads, from 0, or 'all' (default: last)\n" INPUT_IMAGES_HELP
-         "  --sheet PAGE          also write the page of 'mha view' with these images\n"
-         "  --format FORMAT       format of the maps: terminal (default), png or svg\n"
-         "  -o FILE               output file for --format png or svg\n" CLI_HELP_COLOR MODEL_HELP_HEADS
-         "  --json                print one JSON object\n"
-         "\n" MODEL_HELP_FILE "IMAGE   a PNG or PGM file of any size, or the index of a test image, from 0\n"
-         "        (write ./7 for a file named 7). Models of grey images take it as a\n"
-         "        digit; a model in colours prepares it as its library does: see\n"
-         "        preprocessor_config.json in its folder, or timm's config.json\n"
-         "\n"
-         "The map of a head is the class token's row of its attention weights, or the mean\n"
-         "of all rows for a model with mean pooling. JSON keys: model, labels (names of\n"
-         "the classes, as config.json has them, or empty), images: [{image, label (or\n"
-         "null), answer, probabilities, heads (with --heads): [{block, head,\n"
-         "strongest, row, column, patches, itself, map}], logits and contributions (with\n"
-         "--heads, or null): {embedding, heads: [{block, head, logits}], mlps: [block],\n"
-         "biases}}]. 'strongest' is the largest weight on a patch, at 'row' and\n"
-         "'column', from 0; 'patches' is the effective number of patches, exp(entropy).\n"
-         "Contributions are what a part adds to the logit of each class on the direct\n"
-         "path, through the final norm, with the image's own deviation, and the\n"
-         "classification head; all parts of all blocks add up to the logits. Models with\n"
-         "norms behind attention and MLP have none, nor have models in colours.");
-}
-
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
@@ -69,40 +28,38 @@ typedef struct request {
     term_when when;
 } request;
 
-/* --block and --format imply --heads. */
 static bool parse_block(const cli_given *given, void *to)
 {
     request *r = to;
-    r->heads = true;
     r->all_blocks = strcmp(given->value, "all") == 0;
     r->block = -1;
     return r->all_blocks || cli_number(given, 0, 1000000, &r->block);
 }
 
-static bool parse_format(const cli_given *given, void *to)
-{
-    request *r = to;
-    int format;
-    bool known = cli_choice(given, maps_formats, &format);
-    r->heads = true;
-    r->format = (maps_format)format;
-    return known;
-}
-
-static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
-                                     CLI_LIST("IMAGE", request, images),
-                                     CLI_NAME("--data", request, from.folder),
-                                     CLI_FLAG("--heads", request, heads),
-                                     CLI_OWN("--block", parse_block),
-                                     CLI_CHOICE("--invert", request, invert, input_whens),
-                                     CLI_COLOR(request, when),
-                                     CLI_NUMBER(MODEL_HEADS, request, from.heads, 1, MODEL_HEADS_MOST),
-                                     CLI_CHOICE("--fit", request, fit, input_whens),
-                                     CLI_TEXT("--sheet", request, page),
-                                     CLI_OWN("--format", parse_format),
-                                     CLI_OUT(request, out),
-                                     CLI_FLAG("--json", request, json),
-                                     CLI_END};
+static const cli_option options[] = {
+    {"FILE", "FILE", MODEL_HELP, CLI_TEXT(request, from.file), .noun = "model", .required = true},
+    {"IMAGE", "IMAGE",
+     "a PNG or PGM file of any size, or the index of a test image, from 0 (write ./7 for a file named 7). Models of "
+     "grey "
+     "images take it as a digit; a model in colours prepares it as its library does: see preprocessor_config.json in "
+     "its "
+     "folder, or timm's config.json",
+     CLI_LIST(request, images), .noun = "image", .required = true},
+    {INPUT_IMAGES_DATA_ROW(request, from.folder)},
+    {"--heads", NULL,
+     "show the attention map of each head of a block, and what it adds to the logits of the two most likely classes",
+     CLI_FLAG(request, heads)},
+    {"--block", "N", "the block for --heads, from 0, or 'all'", CLI_OWN(parse_block), .otherwise = "last",
+     .implies = "--heads"},
+    {INPUT_IMAGES_FIT_ROW(request, fit)},
+    {INPUT_IMAGES_INVERT_ROW(request, invert)},
+    {"--sheet", "PAGE", "also write the page of 'mha view' with these images", CLI_TEXT(request, page)},
+    {MAPS_FORMAT_ROW(request, format), .implies = "--heads"},
+    {MAPS_OUT_ROW(request, out)},
+    {CLI_COLOR(request, when)},
+    {MODEL_HEADS_ROW(MODEL_HEADS, request, from.heads)},
+    {CLI_JSON(request, json)},
+    CLI_END};
 
 /* ---- Predictions ------------------------------------------------------------------------------------------------ */
 
@@ -208,7 +165,7 @@ static contribution *measure_all(mha_context *ctx, const request *r, mha_model *
     if (!parts) cli_error("out of memory");
     for (int i = 0; parts && i < r->images.count; i++) {
         if (contribution_make(&parts[i], ctx, model, all[i].pixels)) continue;
-        cli_error("%s: %s: %s", r->from.file, all[i].name, mha_context_error(ctx));
+        cli_error("%s: %s: %s", r->from.file, all[i].name, cli_reason(ctx));
         while (i--) contribution_free(&parts[i]);
         free(parts);
         return NULL;
@@ -259,34 +216,32 @@ static bool write_maps(const request *r, const mha_model_info *model, const maps
 static bool check_page(const request *r)
 {
     if (!r->page) return true;
-    bool over = cli_is_output("classify", r->page, r->from.file, "model");
-    for (int i = 0; !over && i < r->images.count; i++)
-        over = cli_is_output("classify", r->page, r->images.all[i], "image");
+    bool over = cli_is_output(r->page, r->from.file, "model");
+    for (int i = 0; !over && i < r->images.count; i++) over = cli_is_output(r->page, r->images.all[i], "image");
     return !over && cli_can_write(r->page);
 }
 
 /* Prints an error and returns false if the request does not fit the model. */
 static bool check_request(const request *r, const mha_model_info *model)
 {
-    if (!model->channels) return cli_error("classify: %s: does not read images", r->from.file);
+    if (!model->channels) return cli_refuse("%s: does not read images", r->from.file);
     if (r->page && model->channels > 1)
-        return cli_error("classify: --sheet is for models of grey images, %s reads %" PRId64
-                         " channels; --heads shows the maps of its heads",
-                         r->from.file, model->channels);
+        return cli_refuse("--sheet is for models of grey images, %s reads %" PRId64
+                          " channels; --heads shows the maps of its heads",
+                          r->from.file, model->channels);
     if (r->block < model->blocks) return true;
-    return cli_error("classify: --block must be from 0 to %" PRId64 " for %s, not %" PRId64, model->blocks - 1,
-                     r->from.file, r->block);
+    return cli_refuse("--block must be from 0 to %" PRId64 " for %s, not %" PRId64, model->blocks - 1, r->from.file,
+                      r->block);
 }
 
-static bool classify(const request *r)
+static bool classify_images(const request *r)
 {
     session s;
     maps_image *maps = NULL;
     contribution *parts = NULL;
-    input_images e = {
-        .command = "classify", .file = r->from.file, .folder = r->from.folder, .fit = r->fit, .invert = r->invert};
+    input_images e = {.file = r->from.file, .folder = r->from.folder, .fit = r->fit, .invert = r->invert};
     size_t bytes = 0;
-    bool ok = session_open(&s, "classify", &r->from) && check_request(r, &s.about);
+    bool ok = session_open(&s, &r->from) && check_request(r, &s.about);
     e.ctx = s.ctx;
     e.model = s.model;
     for (int i = 0; ok && i < r->images.count; i++) ok = input_images_add(&e, r->images.all[i]);
@@ -305,20 +260,42 @@ static bool classify(const request *r)
     return ok;
 }
 
-int cmd_classify(int argc, char **argv)
+static int run_classify(void *asked)
 {
-    request r = {.block = -1, .images.all = calloc((size_t)argc, sizeof *r.images.all)};
-    if (!r.images.all) {
-        cli_error("out of memory");
-        return CLI_USAGE;
-    }
-    int stop = cli_parse("classify", argc, argv, options, help, &r), status = CLI_USAGE;
-    if (stop) status = stop - 1;
-    else if (!r.images.count)
-        cli_error("classify: missing %s; usage: mha classify FILE IMAGE...", r.from.file ? "image" : "model and image");
-    else if (maps_can_write("classify", r.format, r.out, (const char *[]){r.from.file, NULL}) &&
-             maps_can_write("classify", r.format, r.out, r.images.all) && check_page(&r) && classify(&r))
-        status = CLI_OK;
-    free(r.images.all);
-    return status;
+    const request *r = asked;
+    return maps_can_write(r->format, r->out, (const char *[]){r->from.file, NULL}) &&
+                   maps_can_write(r->format, r->out, r->images.all) && check_page(r) && classify_images(r)
+               ? CLI_OK
+               : CLI_USAGE;
 }
+
+static const request defaults = {.block = -1};
+
+const cli_command classify_command = {
+    .name = "classify",
+    .summary = "classify images, and show attention maps",
+    .usage = "FILE IMAGE... [OPTIONS]",
+    .examples = "  mha classify vit.safetensors seven.png\n"
+                "                        the image, the prediction and the probabilities\n"
+                "  mha classify vit.safetensors 4 7 --data ~/.cache/mha/mnist --heads\n"
+                "                        two test images, with the maps of the last block's heads\n"
+                "  mha classify vit.safetensors photo.png\n"
+                "                        an image of any size, normalized like MNIST\n"
+                "  mha classify vit-base-patch16-224 photo.png\n"
+                "                        a picture in colours\n",
+    .notes = "The map of a head is the class token's row of its attention weights, or the mean\n"
+             "of all rows for a model with mean pooling. JSON keys: model, labels (names of\n"
+             "the classes, as config.json has them, or empty), images: [{image, label (or\n"
+             "null), answer, probabilities, heads (with --heads): [{block, head,\n"
+             "strongest, row, column, patches, itself, map}], logits and contributions (with\n"
+             "--heads, or null): {embedding, heads: [{block, head, logits}], mlps: [block],\n"
+             "biases}}]. 'strongest' is the largest weight on a patch, at 'row' and\n"
+             "'column', from 0; 'patches' is the effective number of patches, exp(entropy).\n"
+             "Contributions are what a part adds to the logit of each class on the direct\n"
+             "path, through the final norm, with the image's own deviation, and the\n"
+             "classification head; all parts of all blocks add up to the logits. Models with\n"
+             "norms behind attention and MLP have none, nor have models in colours.\n",
+    .options = options,
+    .request_size = sizeof(request),
+    .defaults = &defaults,
+    .run = run_classify};

@@ -1,5 +1,5 @@
 /* Messages, and the context of a command. */
-#include "cli/common/cli.h"
+#include "cli/common/options.h"
 #include "cli/terminal/progress.h"
 #include "cli/draw/term.h"
 #include "io/printable.h"
@@ -86,15 +86,31 @@ void cli_print(FILE *out, const char *format, ...)
     va_end(args);
 }
 
-bool cli_error(const char *format, ...)
+/* The beginning of the message is "" or the name of a command with its colon. */
+static bool print_error(const char *name, const char *colon, const char *format, va_list args)
 {
     char message[8000];
+    vsnprintf(message, sizeof message, format, args);
+    fflush(stdout); /* keep the order of lines if both streams go to the same place */
+    cli_print(stderr, "mha: %s%s%s\n", name, colon, message);
+    return false;
+}
+
+bool cli_error(const char *format, ...)
+{
     va_list args;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    print_error("", "", format, args);
     va_end(args);
-    fflush(stdout); /* keep the order of lines if both streams go to the same place */
-    cli_print(stderr, "mha: %s\n", message);
+    return false;
+}
+
+bool cli_refuse(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_error(cli_name(), ": ", format, args);
+    va_end(args);
     return false;
 }
 
@@ -171,13 +187,13 @@ static bool is_in_folder(const struct stat *to, const char *path)
     return in;
 }
 
-bool cli_is_output(const char *command, const char *output, const char *path, const char *what)
+bool cli_is_output(const char *output, const char *path, const char *what)
 {
     struct stat to, from;
     if (stat(output, &to) || stat(path, &from)) return false; /* nothing to overwrite */
     bool same = is_same(&to, &from), in = !same && S_ISDIR(from.st_mode) && is_in_folder(&to, path);
-    if (same) cli_error("%s: the output %s is also the %s; choose another file", command, output, what);
-    if (in) cli_error("%s: the output %s is a file of the %s's folder; choose another file", command, output, what);
+    if (same) cli_refuse("the output %s is also the %s; choose another file", output, what);
+    if (in) cli_refuse("the output %s is a file of the %s's folder; choose another file", output, what);
     return same || in;
 }
 
@@ -262,21 +278,6 @@ const char *cli_closest(const char *word, const char *const *candidates)
         best = *candidates;
     }
     return best;
-}
-
-int cli_unknown_option(const char *command, const char *option, const char *const *options)
-{
-    bool letter = option[1] && !option[2]; /* any other letter would be near */
-    const char *near = letter ? NULL : cli_closest(option, options);
-    if (near) cli_error("%s: unknown option '%s'; did you mean '%s'?", command, option, near);
-    else cli_error("%s: unknown option '%s'; 'mha %s --help' lists them", command, option, command);
-    return CLI_USAGE;
-}
-
-int cli_unexpected(const char *command, const char *word)
-{
-    cli_error("%s: unexpected argument '%s'; see 'mha %s --help'", command, word, command);
-    return CLI_USAGE;
 }
 
 bool cli_wants_help(const char *word) { return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0; }

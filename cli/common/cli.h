@@ -1,8 +1,7 @@
-/* Shared by the subcommands of mha: how they are called, exit codes, messages.
+/* Shared by the subcommands of mha: exit codes and messages.
  *
- * A subcommand is `int cmd_NAME(int argc, char **argv)`: argv[0] is its own name, the rest are its arguments, and
- * the result is the exit code. Data goes to standard output, messages go to standard error. Commands need not check
- * writes to standard output: main flushes at the end and fails if a write failed. */
+ * Data goes to standard output, messages go to standard error. Commands need not check writes to standard output: main
+ * flushes at the end and fails if a write failed. */
 #ifndef CLI_H
 #define CLI_H
 
@@ -17,24 +16,7 @@ enum {
     CLI_USAGE = 2   /* wrong usage or bad input */
 };
 
-int cmd_bench(int argc, char **argv);
-int cmd_classify(int argc, char **argv);
-int cmd_info(int argc, char **argv);
-int cmd_inspect(int argc, char **argv);
-int cmd_conformance(int argc, char **argv);
-int cmd_demo(int argc, char **argv);
-int cmd_embed(int argc, char **argv);
-int cmd_explain(int argc, char **argv);
-int cmd_eval(int argc, char **argv);
-int cmd_fill(int argc, char **argv);
-int cmd_generate(int argc, char **argv);
-int cmd_heads(int argc, char **argv);
-int cmd_layer(int argc, char **argv);
-int cmd_prune(int argc, char **argv);
-int cmd_tokenize(int argc, char **argv);
-int cmd_transcribe(int argc, char **argv);
-int cmd_train(int argc, char **argv);
-int cmd_view(int argc, char **argv);
+typedef struct cli_command cli_command; /* options.h */
 
 /* The name of this program in suggested commands: a relative path such as build/mha, or mha if it was found on the PATH
  * or called by an absolute path. main sets it. */
@@ -52,6 +34,16 @@ void cli_vprint(FILE *out, const char *format, va_list args);
 /* Prints one line on standard error: "mha: ", the message, a newline. Escaped as in cli_print. Returns false. */
 __attribute__((format(printf, 1, 2))) bool cli_error(const char *format, ...);
 
+/* The same with the name of the running command before the message: "mha: eval: ...". */
+__attribute__((format(printf, 1, 2))) bool cli_refuse(const char *format, ...);
+
+/* The name of the command that runs. */
+const char *cli_name(void);
+
+/* The reason for the last failure of the context, in which an argument of the library is called by the option of the running
+ * command that it comes from: the library says "options.heads", and the result "--heads N". Valid until the next call. */
+const char *cli_reason(const mha_context *ctx);
+
 /* Creates a context with the defaults, or with `threads` threads. Prints an error and returns NULL on failure, such as
  * an MHA_ISA that this machine does not have. */
 mha_context *cli_context(void);
@@ -66,18 +58,11 @@ bool cli_can_write(const char *path);
 
 /* Whether `output` and `path` are the same file, or `path` is a folder and `output` a file of the model in it, so that writing
  * would overwrite the command's input; if so, prints an error that calls it `what`. */
-bool cli_is_output(const char *command, const char *output, const char *path, const char *what);
+bool cli_is_output(const char *output, const char *path, const char *what);
 
 /* The candidate that is most similar to a misspelt `word`, or NULL if none is close; never its opposite, such as
  * --no-special for --special. `candidates` ends with NULL. */
 const char *cli_closest(const char *word, const char *const *candidates);
-
-/* Prints an error for an unknown option, with a suggestion from `options` (which ends with NULL) if one is close. Returns
- * CLI_USAGE. */
-int cli_unknown_option(const char *command, const char *option, const char *const *options);
-
-/* Prints an error for an argument beyond those that a command takes. Returns CLI_USAGE. */
-int cli_unexpected(const char *command, const char *word);
 
 /* Whether the word is --help or -h. */
 bool cli_wants_help(const char *word);

@@ -1,7 +1,7 @@
 /* What each part of a model adds to the logits of one image (mha_model_contributions).
  *
  *     contribution c;
- *     if (!contribution_make(&c, ctx, model, image)) puts(mha_context_error(ctx));
+ *     if (!contribution_make(&c, ctx, model, image)) puts(cli_reason(ctx));
  *     double x = contribution_of(&c, contribution_head(n), class);
  *     contribution_free(&c);
  */

@@ -4,8 +4,8 @@
 
 #include "cli/common/options.h"
 
-#define CLI_DEVICE(type, field) CLI_NAME("--device", type, field)
-#define CLI_HELP_DEVICE         "  --device NAME         cpu (default), cuda or cuda:N: an NVIDIA GPU (Hopper)\n"
+#define CLI_DEVICE(type, field) \
+    "--device", "NAME", "cpu, cuda or cuda:N: an NVIDIA GPU (Hopper)", CLI_NAME(type, field), .otherwise = "cpu"
 
 /* Whether a value of --device, NULL if it was not given, means a GPU. */
 bool device_is_gpu(const char *name);

@@ -2,13 +2,12 @@
 #include "cli/common/diagram.h"
 #include "cli/common/cli.h"
 
-bool diagram_can_write(const char *command, bool diagram, const char *path, const char *input)
+bool diagram_can_write(const char *path, const char *input)
 {
     if (!path) return true;
-    if (!diagram) return cli_error("%s: -o needs --diagram", command);
     if (!flow_knows(path))
-        return cli_error("%s: %s: a diagram is written as .svg or as .mmd, which is Mermaid text", command, path);
-    if (input && cli_is_output(command, path, input, "input")) return false;
+        return cli_refuse("%s: a diagram is written as .svg or as .mmd, which is Mermaid text", path);
+    if (input && cli_is_output(path, input, "input")) return false;
     return cli_can_write(path);
 }
 

@@ -6,7 +6,7 @@
 
 static bool malformed(const cli_given *g)
 {
-    return cli_error("%s: %s must list heads as block.head, such as 1.3,2.0, not '%s'", g->command, g->name, g->value);
+    return cli_refuse("%s must list heads as block.head, such as 1.3,2.0, not '%s'", g->name, g->value);
 }
 
 /* Digits, without a sign or space; no number of a block or head has ten of them. */
@@ -23,16 +23,15 @@ static bool take_head(const cli_given *g, const session *s, bool *named, const c
     int64_t block, head, first = 0;
     if (!take_number(at, &block) || *(*at)++ != '.' || !take_number(at, &head)) return malformed(g);
     if (block >= s->about.blocks)
-        return cli_error("%s: %s: there is no head %" PRId64 ".%" PRId64 ": %s has blocks 0 to %" PRId64, g->command,
-                         g->name, block, head, s->from->file, s->about.blocks - 1);
+        return cli_refuse("%s: there is no head %" PRId64 ".%" PRId64 ": %s has blocks 0 to %" PRId64, g->name, block,
+                          head, s->from->file, s->about.blocks - 1);
     int64_t heads = mha_model_attention_get(s->model, block).heads;
     if (head >= heads)
-        return cli_error("%s: %s: there is no head %" PRId64 ".%" PRId64 ": block %" PRId64
-                         " of %s has heads 0 to %" PRId64,
-                         g->command, g->name, block, head, block, s->from->file, heads - 1);
+        return cli_refuse("%s: there is no head %" PRId64 ".%" PRId64 ": block %" PRId64
+                          " of %s has heads 0 to %" PRId64,
+                          g->name, block, head, block, s->from->file, heads - 1);
     for (int64_t l = 0; l < block; l++) first += mha_model_attention_get(s->model, l).heads;
-    if (named[first + head])
-        return cli_error("%s: %s names head %" PRId64 ".%" PRId64 " twice", g->command, g->name, block, head);
+    if (named[first + head]) return cli_refuse("%s names head %" PRId64 ".%" PRId64 " twice", g->name, block, head);
     return named[first + head] = true;
 }
 
@@ -53,11 +52,11 @@ bool *head_list_parse(const cli_given *g, const session *s)
 
 bool head_list_off(bool **off, const session *s, const char *without)
 {
-    const cli_given given = {.command = s->command, .name = "--without", .value = without};
+    const cli_given given = {.name = "--without", .value = without};
     if (!without) return true;
     if (!(*off = head_list_parse(&given, s))) return false;
     if (!mha_model_switch_off(s->ctx, s->model, *off, s->about.heads)) return true;
-    return cli_error("%s: %s", s->from->file, mha_context_error(s->ctx));
+    return cli_error("%s: %s", s->from->file, cli_reason(s->ctx));
 }
 
 void head_list_print(const bool *named, const mha_model *model, int indent)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const cli_name input_whens[] = {{"auto", MHA_WHEN_AUTO}, {"yes", MHA_WHEN_YES}, {"no", MHA_WHEN_NO}, {NULL, 0}};
+const cli_word input_whens[] = {{"auto", MHA_WHEN_AUTO}, {"yes", MHA_WHEN_YES}, {"no", MHA_WHEN_NO}, {NULL, 0}};
 
 static bool is_number(const char *word) { return *word && word[strspn(word, "0123456789")] == 0; }
 
@@ -42,7 +42,7 @@ static input_image *append(input_images *e, const char *word)
 
 bool input_images_open_set(input_images *e)
 {
-    if (!e->set) e->set = data_open(e->ctx, e->command, e->folder, true);
+    if (!e->set) e->set = data_open(e->ctx, e->folder, true);
     return e->set && data_fits(e->ctx, e->set, e->model, e->file);
 }
 
@@ -63,7 +63,7 @@ static bool add_number(input_images *e, input_image *to)
     errno = 0;
     long long index = strtoll(to->word, NULL, 10);
     if (!errno && index < set.test) return take_image(e, to, index);
-    return cli_error("%s: no test image %s; %s has images 0 to %" PRId64, e->command, to->word, set.name, set.test - 1);
+    return cli_refuse("no test image %s; %s has images 0 to %" PRId64, to->word, set.name, set.test - 1);
 }
 
 bool input_images_add_some(input_images *e, int each)
@@ -90,11 +90,9 @@ static bool add_picture(input_images *e, input_image *to, const mha_model_info *
     bool ok = true;
     to->values = calloc(pixels, (size_t)in->channels * sizeof *to->values);
     if (e->fit || e->invert)
-        ok = cli_error("%s: %s is for digits; %s says how pictures are prepared", e->command,
-                       e->fit ? "--fit" : "--invert", e->file);
+        ok = cli_refuse("%s is for digits; %s says how pictures are prepared", e->fit ? "--fit" : "--invert", e->file);
     else if (!seen || !to->values) ok = cli_error("out of memory");
-    else if (mha_model_picture(e->ctx, e->model, to->values, seen, to->word))
-        ok = cli_error("%s", mha_context_error(e->ctx));
+    else if (mha_model_picture(e->ctx, e->model, to->values, seen, to->word)) ok = cli_error("%s", cli_reason(e->ctx));
     for (size_t i = 0; ok && seen && i < pixels; i++) {
         const unsigned char *p = seen + 3 * i;
         to->pixels[i] = (unsigned char)((299u * p[0] + 587u * p[1] + 114u * p[2] + 500) / 1000);
@@ -125,7 +123,7 @@ static bool fit_file(const input_images *e, input_image *to, const nn_image *pic
     o.fit = e->fit;
     o.invert = e->invert;
     if (mha_model_fit(e->ctx, e->model, to->pixels, &found, picture->pixels, picture->rows, picture->columns, 1, &o))
-        return cli_error("%s: %s", to->word, mha_context_error(e->ctx));
+        return cli_error("%s: %s", to->word, cli_reason(e->ctx));
     if (found.blank && e->fit != MHA_WHEN_NO)
         return cli_error("%s: there is no ink in the image%s", to->word,
                          picture->rows == in->rows && picture->columns == in->columns ? "; --fit no takes it as it is"

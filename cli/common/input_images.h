@@ -1,6 +1,6 @@
 /* The input images of a command: files, and test images of a data set by index.
  *
- *     input_images e = {.command = "classify", .model = "vit.safetensors", .config = &model.config};
+ *     input_images e = {.model = "vit.safetensors", .config = &model.config};
  *     if (input_images_add(&e, "seven.png") && input_images_add(&e, "18")) ... e.all[0].pixels, e.all[1].label ...
  *     input_images_free(&e);
  *
@@ -11,16 +11,19 @@
 #include "cli/common/data.h"
 #include "cli/common/options.h"
 
-extern const cli_name input_whens[]; /* mha_when, of --fit and --invert */
+extern const cli_word input_whens[]; /* mha_when, of --fit and --invert */
 
-/* The option column is 24 characters wide. */
-#define INPUT_IMAGES_HELP                                                                \
-    "  --fit WHEN            make an image look like MNIST's: scale the bounding box\n"  \
-    "                        of the ink to 20/28 of the side, centre its mass, map\n"    \
-    "                        paper to 0 and ink to 255, remove specks, thicken thin\n"   \
-    "                        strokes: auto (default: if it does not look so), yes, no\n" \
-    "  --invert WHEN         turn dark ink on light paper into light ink on dark:\n"     \
-    "                        auto (default: if it is darker than the paper), yes, no\n"
+#define INPUT_IMAGES_DATA_ROW(type, field) \
+    "--data", "DIR", "folder with the test images, or 'synthetic'", CLI_NAME(type, field), .otherwise = DATA_DEFAULT
+#define INPUT_IMAGES_FIT_ROW(type, field)                                                     \
+    "--fit", "WHEN",                                                                          \
+        "make an image look like MNIST's: scale the bounding box of the ink to 20/28 of the " \
+        "side, centre its mass, map paper to 0 and ink to 255, remove specks, thicken thin "  \
+        "strokes:",                                                                           \
+        CLI_CHOICE(type, field, input_whens), .preset = "auto", .otherwise = "if it does not look so"
+#define INPUT_IMAGES_INVERT_ROW(type, field)                                                                          \
+    "--invert", "WHEN", "turn dark ink on light paper into light ink on dark:", CLI_CHOICE(type, field, input_whens), \
+        .preset = "auto", .otherwise = "if it is darker than the paper"
 
 typedef struct input_image {
     const char *word;      /* the argument; "" for an image that was chosen by default */
@@ -32,7 +35,7 @@ typedef struct input_image {
 } input_image;
 
 typedef struct input_images {
-    const char *command, *file; /* for messages: the command and the model file */
+    const char *file; /* the model, for messages */
     mha_context *ctx;
     const mha_model *model;
     const char *folder;   /* of the data set; NULL for data_default */

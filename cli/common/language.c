@@ -11,13 +11,13 @@
 
 /* ---- Texts ------------------------------------------------------------------------------------------------------ */
 
-bool language_add(language_texts *t, const char *command, const char *text, size_t length)
+bool language_add(language_texts *t, const char *text, size_t length)
 {
     char **more = realloc(t->all, (size_t)(t->count + 1) * sizeof *more), *copy = malloc(length + 1);
     if (more) t->all = more;
     if (!more || !copy) {
         free(copy);
-        return cli_error("%s: not enough memory for the texts", command);
+        return cli_refuse("not enough memory for the texts");
     }
     memcpy(copy, text, length);
     copy[length] = 0;
@@ -32,23 +32,22 @@ void language_free(language_texts *t)
     *t = (language_texts){0};
 }
 
-bool language_add_lines(language_texts *t, const char *command, const char *path, const char *what)
+bool language_add_lines(language_texts *t, const char *path, const char *what)
 {
     char *line = NULL;
     size_t room = 0;
     ssize_t length;
     bool standard = strcmp(path, "-") == 0, good = true;
     FILE *file = standard ? stdin : fopen(path, "rb");
-    if (!file) return cli_error("%s: cannot open '%s': %s", command, path, strerror(errno));
+    if (!file) return cli_refuse("cannot open '%s': %s", path, strerror(errno));
     int64_t before = t->count;
     while (good && (length = getline(&line, &room, file)) > 0) {
         while (length && (line[length - 1] == '\n' || line[length - 1] == '\r')) length--;
-        if (memchr(line, 0, (size_t)length)) good = cli_error("%s: %s: has a NUL byte; is it a text?", command, path);
-        else if (length) good = language_add(t, command, line, (size_t)length);
+        if (memchr(line, 0, (size_t)length)) good = cli_refuse("%s: has a NUL byte; is it a text?", path);
+        else if (length) good = language_add(t, line, (size_t)length);
     }
-    if (good && !feof(file)) good = cli_error("%s: cannot read '%s': %s", command, path, strerror(errno));
-    if (good && t->count == before)
-        good = cli_error("%s: %s: has no %s; it needs one on each line", command, path, what);
+    if (good && !feof(file)) good = cli_refuse("cannot read '%s': %s", path, strerror(errno));
+    if (good && t->count == before) good = cli_refuse("%s: has no %s; it needs one on each line", path, what);
     free(line);
     if (!standard) fclose(file);
     return good;
@@ -56,17 +55,17 @@ bool language_add_lines(language_texts *t, const char *command, const char *path
 
 const char *language_name(const char *path) { return strcmp(path, "-") == 0 ? "standard input" : path; }
 
-bool language_read(nn_buffer *out, const char *command, const char *path)
+bool language_read(nn_buffer *out, const char *path)
 {
     char block[1 << 14];
     size_t n;
     bool standard = strcmp(path, "-") == 0;
     FILE *file = standard ? stdin : fopen(path, "rb");
-    if (!file) return cli_error("%s: cannot open '%s': %s", command, path, strerror(errno));
+    if (!file) return cli_refuse("cannot open '%s': %s", path, strerror(errno));
     while ((n = fread(block, 1, sizeof block, file)) > 0) nn_buffer_put(out, block, n);
     bool good = !ferror(file) && !out->failed;
-    if (ferror(file)) cli_error("%s: cannot read '%s': %s", command, path, strerror(errno));
-    else if (out->failed) cli_error("%s: not enough memory for '%s'", command, path);
+    if (ferror(file)) cli_refuse("cannot read '%s': %s", path, strerror(errno));
+    else if (out->failed) cli_refuse("not enough memory for '%s'", path);
     if (!standard) fclose(file);
     return good;
 }
@@ -80,31 +79,30 @@ bool language_ids(const cli_given *given, int32_t *ids, int64_t *count)
         errno = 0;
         long long id = strtoll(text, &end, 10);
         if (errno || end == text || !strchr(" ,\t\n", *end) || id < 0 || id > INT32_MAX)
-            return cli_error("%s: %s: '%.20s' is not an id; ids are numbers separated by spaces or commas",
-                             given->command, given->name, text);
+            return cli_refuse("%s: '%.20s' is not an id; ids are numbers separated by spaces or commas", given->name,
+                              text);
         ids[(*count)++] = (int32_t)id;
         text = end;
     }
-    return *count > before || cli_error("%s: %s: there is no id", given->command, given->name);
+    return *count > before || cli_refuse("%s: there is no id", given->name);
 }
 
 /* ---- The tokenizer ---------------------------------------------------------------------------------------------- */
 
 bool language_tokenizer(mha_context *ctx, mha_tokenizer **tokenizer, const char *model, const char *given)
 {
-    return tokenizer_open(tokenizer, ctx, model, given, false) || cli_error("%s", mha_context_error(ctx));
+    return tokenizer_open(tokenizer, ctx, model, given, false) || cli_error("%s", cli_reason(ctx));
 }
 
-bool language_fits(mha_context *ctx, const char *command, const mha_tokenizer *tokenizer, int64_t vocabulary,
-                   bool quiet)
+bool language_fits(mha_context *ctx, const mha_tokenizer *tokenizer, int64_t vocabulary, bool quiet)
 {
     mha_tokenizer_info about = {.size = sizeof about};
-    if (mha_tokenizer_about(ctx, tokenizer, &about)) return cli_error("%s: %s", command, mha_context_error(ctx));
+    if (mha_tokenizer_about(ctx, tokenizer, &about)) return cli_refuse("%s", cli_reason(ctx));
     enum { PADDING = 1024 };
     int64_t more = about.tokens - vocabulary;
     if (more > vocabulary / 32 || (-more > vocabulary / 32 && -more > PADDING))
-        return cli_error("%s: the tokenizer has %lld tokens, but the model %lld; is it that of the model?", command,
-                         (long long)about.tokens, (long long)vocabulary);
+        return cli_refuse("the tokenizer has %lld tokens, but the model %lld; is it that of the model?",
+                          (long long)about.tokens, (long long)vocabulary);
     if (-more > vocabulary / 32 && !quiet)
         cli_print(stderr, "note: the tokenizer has %lld tokens, the model %lld; is it that of the model?\n",
                   (long long)about.tokens, (long long)vocabulary);
@@ -166,9 +164,9 @@ void language_quote(nn_buffer *out, const char *text, size_t length)
     nn_buffer_putc(out, '"');
 }
 
-bool language_put(nn_buffer *out, const char *command)
+bool language_put(nn_buffer *out)
 {
-    bool good = !out->failed || cli_error("%s: not enough memory for the output", command);
+    bool good = !out->failed || cli_refuse("not enough memory for the output");
     if (good && out->size) fwrite(out->bytes, 1, out->size, stdout);
     nn_buffer_free(out);
     return good;

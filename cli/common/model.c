@@ -1,7 +1,6 @@
 /* Models for commands. */
 #include "cli/common/model.h"
 #include "cli/common/cli.h"
-#include "cli/common/wording.h"
 #include "cli/terminal/progress.h"
 
 #include <stdio.h>
@@ -18,8 +17,7 @@ bool model_open(mha_model **model, mha_context *ctx, const char *path, const mha
                 size_t error_size)
 {
     if (model_load(ctx, model, path, options)) {
-        static const wording words[] = {{"give options.heads", "give " MODEL_HEADS " N"}, {NULL, NULL}};
-        wording_apply(error, error_size, mha_context_error(ctx), words);
+        snprintf(error, error_size, "%s", cli_reason(ctx));
         return false;
     }
     const char *assumed = model_about(ctx, *model).assumed;

@@ -1,6 +1,8 @@
-/* The model of a command: opening its file, and its help text. */
+/* The model of a command: opening its file, and the rows of its options. */
 #ifndef MODEL_H
 #define MODEL_H
+
+#include "cli/common/options.h"
 
 #include <mha_model.h>
 
@@ -9,15 +11,16 @@
 #define MODEL_HEADS "--model-heads"
 enum { MODEL_HEADS_MOST = 1 << 20 };
 
-/* clang-format off */
-#define MODEL_HELP_FILE \
-         "FILE    a Vision Transformer for greyscale images, as saved by 'mha train', or a\n" \
-         "        safetensors file with timm's tensor names. Width, depth, patch size and\n" \
-         "        classes follow from the tensors; heads, epsilon, activation, mean and\n" \
-         "        deviation of the pixels from the metadata. Missing metadata default to\n" \
-         "        timm's values (1e-6, gelu) and to mean 0, deviation 1, with a note\n"
-#define MODEL_HELP_HEADS "  --model-heads N       heads per block, if FILE does not specify it\n"
-/* clang-format on */
+#define MODEL_HEADS_ROW(names, type, field)                                                                   \
+    names, "N", "heads per block, if FILE does not specify it", CLI_NUMBER(type, field, 1, MODEL_HEADS_MOST), \
+        .argument = "options.heads"
+
+/* The description of FILE in the help. */
+#define MODEL_HELP                                                                                                   \
+    "a Vision Transformer for greyscale images, as saved by 'mha train', or a safetensors file with timm's tensor "  \
+    "names. Width, depth, patch size and classes follow from the tensors; heads, epsilon, activation, mean and "     \
+    "deviation of the pixels from the metadata. Missing metadata default to timm's values (1e-6, gelu) and to mean " \
+    "0, deviation 1, with a note"
 
 /* mha_model_open, with a line of progress, as files may be large. */
 mha_status model_load(mha_context *ctx, mha_model **model, const char *path, const mha_model_options *options);

@@ -1,10 +1,10 @@
 #include "cli/common/session.h"
 #include "cli/common/cli.h"
 
-bool session_open(session *s, const char *command, const session_from *from)
+bool session_open(session *s, const session_from *from)
 {
     char error[600];
-    *s = (session){.command = command, .from = from, .ctx = cli_context_of((int)from->threads)};
+    *s = (session){.from = from, .ctx = cli_context_of((int)from->threads)};
     if (!s->ctx) return false;
     mha_model_options o = MHA_MODEL_DEFAULTS;
     o.heads = from->heads, o.compute = from->type, o.gaps = from->gaps;
@@ -15,7 +15,7 @@ bool session_open(session *s, const char *command, const session_from *from)
 
 bool session_open_data(session *s, bool test_only)
 {
-    s->data = data_open(s->ctx, s->command, s->from->folder, test_only);
+    s->data = data_open(s->ctx, s->from->folder, test_only);
     if (!s->data || !data_fits(s->ctx, s->data, s->model, s->from->file)) return false;
     s->set = data_about(s->ctx, s->data);
     return true;

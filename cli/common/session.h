@@ -1,7 +1,7 @@
 /* What most commands work on: a context, a model from a file, and a data set that fits it.
  *
  *     session s;
- *     if (session_open(&s, "eval", &request.from) && session_open_data(&s, true)) ... s.model, s.data ...
+ *     if (session_open(&s, &request.from) && session_open_data(&s, true)) ... s.model, s.data ...
  *     session_close(&s);
  */
 #ifndef SESSION_H
@@ -18,7 +18,6 @@ typedef struct session_from {
 } session_from;
 
 typedef struct session {
-    const char *command;
     const session_from *from;
     mha_context *ctx;
     mha_model *model;
@@ -29,7 +28,7 @@ typedef struct session {
 
 /* Creates the context and opens the model. Prints an error and returns false on failure. Must be closed in either case.
  * */
-bool session_open(session *s, const char *command, const session_from *from);
+bool session_open(session *s, const session_from *from);
 
 /* Opens the data set (data_open). Prints an error and returns false on failure, or if it does not fit the model. */
 bool session_open_data(session *s, bool test_only);

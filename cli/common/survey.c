@@ -25,7 +25,7 @@ bool survey_make(survey *s, mha_context *ctx, mha_model *model, const mha_data *
     bool made = !mha_survey_make(ctx, &s->of, model, data, MHA_DATA_TEST, options) && take_heads(s, ctx);
     progress_end();
     if (made) return true;
-    cli_error("%s: %s", path, mha_context_error(ctx));
+    cli_error("%s: %s", path, cli_reason(ctx));
     survey_free(s);
     return false;
 }

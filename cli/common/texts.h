@@ -1,7 +1,7 @@
 /* What a text model reads: the tokens of a text.
  *
  *     texts t;
- *     texts_from from = {"heads", model_path, tokenizer_path};
+ *     texts_from from = {model_path, tokenizer_path};
  *     if (texts_open(&t, ctx, model, &from) && texts_take(&t, text, length, "file.txt")) ... t.of, t.sides ...
  *     texts_close(&t);
  *
@@ -17,9 +17,9 @@
 enum { TEXTS_SIDE = 16, TEXTS_FILE_MOST = 1 << 28 };
 
 typedef struct texts_from {
-    const char *command, *model, *tokenizer; /* the last may be NULL */
-    int64_t lines, new_tokens;               /* of a model with two stacks: the most lines, and generated tokens */
-    bool audio;                              /* the source is a sound */
+    const char *model, *tokenizer; /* the last may be NULL */
+    int64_t lines, new_tokens;     /* of a model with two stacks: the most lines, and generated tokens */
+    bool audio;                    /* the source is a sound */
 } texts_from;
 
 typedef struct texts {

@@ -31,7 +31,7 @@ bool tokenizer_open(mha_tokenizer **tokenizer, mha_context *ctx, const char *mod
     mha_status status = mha_tokenizer_open(ctx, tokenizer, given ? given : path, &o);
     progress_end();
     if (!status) return true;
-    if (!given && strstr(mha_context_error(ctx), "has no file of a tokenizer")) {
+    if (!given && strstr(cli_reason(ctx), "has no file of a tokenizer")) {
         char line[sizeof path + 120];
         snprintf(line, sizeof line,
                  "%s: has no tokenizer beside it, such as tokenizer.json; --tokenizer PATH gives one", model);

@@ -106,86 +106,47 @@ static int kind_of(const char *folder, const char *name)
 static bool list_cases(names *list, const char *folder)
 {
     DIR *dir = opendir(folder);
-    if (!dir) return cli_error("conformance: cannot open the folder '%s': %s", folder, strerror(errno));
+    if (!dir) return cli_refuse("cannot open the folder '%s': %s", folder, strerror(errno));
     bool whole = kind_of(folder, ".") >= 0, ok = !whole || add_name(list, ".");
     for (struct dirent *entry; ok && !whole && (entry = readdir(dir));)
         if (entry->d_name[0] != '.' && kind_of(folder, entry->d_name) >= 0) ok = add_name(list, entry->d_name);
     closedir(dir);
-    if (!ok) cli_error("conformance: not enough memory for the names in '%s'", folder);
+    if (!ok) cli_refuse("not enough memory for the names in '%s'", folder);
     if (ok && !list->count)
-        cli_error("conformance: no cases in '%s': neither %s files nor folders with a cases.json", folder, suffix + 1);
+        cli_refuse("no cases in '%s': neither %s files nor folders with a cases.json", folder, suffix + 1);
     if (ok && list->count) qsort(list->name, list->count, sizeof *list->name, by_name);
     return ok && list->count;
 }
 
-static void help(void)
-{
-    puts("Examples:\n"
-         "  mha conformance vectors/onnx           run every case in the folder\n"
-         "  MHA_ISA=scalar mha conformance DIR     the same with another instruction set\n"
-         "  mha conformance --device cuda DIR      the same on an NVIDIA GPU\n"
-         "  mha conformance tokenizers             run the cases of tokenizers\n"
-         "\n"
-         "Usage: mha conformance DIR [OPTIONS]\n" CLI_HELP_DEVICE
-         "                        for cases of ONNX operators; whole models and tokenizers\n"
-         "                        run on the CPU\n"
-         "\n"
-         "Runs the cases in DIR, sorted by name, and prints one line per case: ok or\n"
-         "FAILED, the name, and the reason of a failure on a second line. The last line\n"
-         "is 'N passed, N failed'. Exit status 1 if any case failed. Cases are:\n"
-         "\n"
-         "  *.safetensors   of the ONNX operators Attention (opset 23 to 25) and\n"
-         "                  RotaryEmbedding (23). The line has the largest difference from\n"
-         "                  the expected outputs: float32 may differ by 1e-5 of the\n"
-         "                  output's largest value, float16 and bfloat16 by one unit in\n"
-         "                  the last place.\n"
-         "  folders         with a tokenizer and cases.json, an array of\n"
-         "                  {text, ids, tokens, decoded}: ids and tokens of the text, and\n"
-         "                  what the ids decode to without special tokens; optionally\n"
-         "                  pair, type_ids, offsets [[start, end]] in bytes, special\n"
-         "                  (false: no tokens of the post-processor) and literal (true:\n"
-         "                  special tokens in the text are text).\n"
-         "                  Or with config.json, model.safetensors and\n"
-         "                  expected.safetensors: the logits, hidden states, attention\n"
-         "                  weights and continuations of a model. The line has the largest\n"
-         "                  difference as a share of the largest number: up to 2e-5. A\n"
-         "                  continuation of a padded prompt that begins with token 0 is\n"
-         "                  what the library gives for NaN: it is named, not compared.");
-}
-
 typedef struct request {
-    const char *folder, *second, *device; /* NULL if not given */
+    const char *folder, *device; /* the last is NULL if not given */
 } request;
 
-static const cli_option options[] = {CLI_TEXT("DIR", request, folder), CLI_TEXT("DIR", request, second),
-                                     CLI_DEVICE(request, device), CLI_END};
+static const cli_option options[] = {{"DIR", "DIR", "", CLI_TEXT(request, folder), .noun = "folder", .required = true},
+                                     {CLI_DEVICE(request, device)},
+                                     CLI_END};
 
 /* Whether the device can run all cases. Prints an error if not. */
 static bool check_device(const request *r, const names *cases)
 {
     for (size_t i = 0; device_is_gpu(r->device) && i < cases->count; i++)
         if (!is_onnx(r->folder, cases->name[i]))
-            return cli_error("conformance: --device %s is for cases of ONNX operators; '%s/%s' runs on the CPU",
-                             r->device, r->folder, cases->name[i]);
+            return cli_refuse("--device %s is for cases of ONNX operators; '%s/%s' runs on the CPU", r->device,
+                              r->folder, cases->name[i]);
     return true;
 }
 
-int cmd_conformance(int argc, char **argv)
+static int run_conformance(void *asked)
 {
-    request r = {NULL, NULL, NULL};
-    int stop = cli_parse("conformance", argc, argv, options, help, &r), status = CLI_USAGE;
-    if (stop) return stop - 1;
-    if (!r.folder) cli_error("conformance: missing folder; usage: mha conformance DIR");
-    if (r.second) cli_error("conformance: expected one folder, got '%s' and '%s'", r.folder, r.second);
-    if (!r.folder || r.second) return CLI_USAGE;
-
+    const request *r = asked;
+    int status = CLI_USAGE;
     names cases = {0};
     conformance_count count = {0, 0};
-    mha_context *ctx = device_context(r.device, 0);
+    mha_context *ctx = device_context(r->device, 0);
     if (!ctx) goto out;
-    if (!list_cases(&cases, r.folder) || !check_device(&r, &cases)) goto out;
+    if (!list_cases(&cases, r->folder) || !check_device(r, &cases)) goto out;
     for (size_t i = 0; i < cases.count; i++)
-        kinds[kind_of(r.folder, cases.name[i])].run(ctx, r.folder, cases.name[i], &count);
+        kinds[kind_of(r->folder, cases.name[i])].run(ctx, r->folder, cases.name[i], &count);
     printf("%zu passed, %zu failed\n", count.passed, count.failed);
     status = count.failed ? CLI_FAILED : CLI_OK;
 out:
@@ -193,3 +154,36 @@ out:
     mha_context_free(ctx);
     return status;
 }
+
+const cli_command conformance_command = {
+    .name = "conformance",
+    .summary = "run conformance cases: ONNX operators, tokenizers",
+    .usage = "DIR [OPTIONS]",
+    .examples = "  mha conformance vectors/onnx           run every case in the folder\n"
+                "  MHA_ISA=scalar mha conformance DIR     the same with another instruction set\n"
+                "  mha conformance --device cuda DIR      the same on an NVIDIA GPU\n"
+                "  mha conformance tokenizers             run the cases of tokenizers\n",
+    .notes = "Runs the cases in DIR, sorted by name, and prints one line per case: ok or\n"
+             "FAILED, the name, and the reason of a failure on a second line. The last line\n"
+             "is 'N passed, N failed'. Exit status 1 if any case failed. Cases are:\n"
+             "\n"
+             "  *.safetensors   of the ONNX operators Attention (opset 23 to 25) and\n"
+             "                  RotaryEmbedding (23). The line has the largest difference from\n"
+             "                  the expected outputs: float32 may differ by 1e-5 of the\n"
+             "                  output's largest value, float16 and bfloat16 by one unit in\n"
+             "                  the last place.\n"
+             "  folders         with a tokenizer and cases.json, an array of\n"
+             "                  {text, ids, tokens, decoded}: ids and tokens of the text, and\n"
+             "                  what the ids decode to without special tokens; optionally\n"
+             "                  pair, type_ids, offsets [[start, end]] in bytes, special\n"
+             "                  (false: no tokens of the post-processor) and literal (true:\n"
+             "                  special tokens in the text are text).\n"
+             "                  Or with config.json, model.safetensors and\n"
+             "                  expected.safetensors: the logits, hidden states, attention\n"
+             "                  weights and continuations of a model. The line has the largest\n"
+             "                  difference as a share of the largest number: up to 2e-5. A\n"
+             "                  continuation of a padded prompt that begins with token 0 is\n"
+             "                  what the library gives for NaN: it is named, not compared.\n",
+    .options = options,
+    .request_size = sizeof(request),
+    .run = run_conformance};

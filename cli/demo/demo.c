@@ -20,22 +20,6 @@
 
 enum { ROWS = 18, BAR = 45, WATCHED = 1000, FILES = 2, PATH_ROOM = 1024 };
 
-static void help(void)
-{
-    puts("Examples:\n"
-         "  mha demo                     trains on MNIST, then shows the heads\n"
-         "  mha demo --data synthetic    the same on synthetic digits\n"
-         "\n"
-         "Usage: mha demo [OPTIONS]\n"
-         "  --data DIR            folder of MNIST's files, or 'synthetic'. Default: the\n"
-         "                        folder of './dev data mnist', or else 'synthetic'\n"
-         "  -o DIR                output folder for the model, the curves and the page\n"
-         "                        (default: mha-demo)\n"
-         "  --index N             test image to show in the terminal (default: 0)\n"
-         "  --epochs N            number of epochs to train\n"
-         "  --seed N              seed of all random numbers (default: 1)\n" CLI_HELP_THREADS CLI_HELP_COLOR);
-}
-
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
@@ -44,14 +28,16 @@ typedef struct request {
     term_when when;
 } request;
 
-static const cli_option options[] = {CLI_NAME("--data", request, data),
-                                     CLI_OUT(request, out),
-                                     CLI_NUMBER("--index", request, index, 0, 9999999),
-                                     CLI_NUMBER("--epochs", request, epochs, 1, 1000),
-                                     CLI_NUMBER("--seed", request, seed, 0, 999999999),
-                                     CLI_THREADS(request, threads),
-                                     CLI_COLOR(request, when),
-                                     CLI_END};
+static const cli_option options[] = {
+    {DATA_ROW("folder of MNIST's files, or 'synthetic'", request, data)},
+    {CLI_OUT, "DIR", "output folder for the model, the curves and the page", CLI_FILE(request, out),
+     .preset = "mha-demo"},
+    {"--index", "N", "test image to show in the terminal", CLI_NUMBER(request, index, 0, 9999999), .preset = "0"},
+    {"--epochs", "N", "number of epochs to train", CLI_NUMBER(request, epochs, 1, 1000)},
+    {"--seed", "N", "seed of all random numbers", CLI_NUMBER(request, seed, 0, 999999999), .preset = "1"},
+    {CLI_THREADS(request, threads)},
+    {CLI_COLOR(request, when)},
+    CLI_END};
 
 /* ---- The demonstration ------------------------------------------------------------------------------------------ */
 
@@ -74,7 +60,10 @@ typedef struct show {
 } show;
 
 /* Prints the error of the last call. Returns false. */
-static bool fail(const show *s, const char *before) { return cli_error("%s%s", before, mha_context_error(s->ctx)); }
+static bool refuse(const show *s) { return cli_refuse("%s", cli_reason(s->ctx)); }
+
+/* The same for a message that begins with the name of a file. */
+static bool fail(const show *s) { return cli_error("%s", cli_reason(s->ctx)); }
 
 /* Creates the folder, and checks before training that each file can be written. Prints an error and returns false if
  * not. */
@@ -83,17 +72,16 @@ static bool make_folder(show *s)
     const char *folder = s->request->out;
     struct stat about;
     if (mkdir(folder, 0777) != 0 && (errno != EEXIST || stat(folder, &about) != 0 || !S_ISDIR(about.st_mode)))
-        return cli_error("demo: cannot create the folder %s: %s", folder, strerror(errno == EEXIST ? ENOTDIR : errno));
+        return cli_refuse("cannot create the folder %s: %s", folder, strerror(errno == EEXIST ? ENOTDIR : errno));
     int a = snprintf(s->model, sizeof s->model, "%s/vit.safetensors", folder);
     int b = snprintf(s->curves, sizeof s->curves, "%s/curves.svg", folder);
     int c = snprintf(s->page, sizeof s->page, "%s/heads.html", folder);
-    if (a >= PATH_ROOM || b >= PATH_ROOM || c >= PATH_ROOM)
-        return cli_error("demo: %s: %s", folder, strerror(ENAMETOOLONG));
+    if (a >= PATH_ROOM || b >= PATH_ROOM || c >= PATH_ROOM) return cli_refuse("%s: %s", folder, strerror(ENAMETOOLONG));
     const char *files[FILES] = {s->curves, s->page};
     int64_t bytes[FILES] = {OUTPUT_CURVES, OUTPUT_PAGE};
     bool ok = cli_can_write(s->model);
     for (int i = 0; ok && i < FILES; i++) ok = cli_can_write(files[i]);
-    if (ok && mha_checkpoint_claim(s->ctx, &s->file, s->model)) return fail(s, "");
+    if (ok && mha_checkpoint_claim(s->ctx, &s->file, s->model)) return fail(s);
     ok = ok && output_fits(s->model, s->info.model_bytes);
     for (int i = 0; ok && i < FILES; i++) ok = output_claim(&s->locks[i], files[i]) && output_fits(files[i], bytes[i]);
     return ok;
@@ -125,7 +113,7 @@ static bool make_training(show *s)
         !mha_training_create(s->ctx, &s->training, s->recipe, s->data) &&
         !mha_training_about(s->ctx, s->training, &s->info))
         return true;
-    return fail(s, "demo: ");
+    return refuse(s);
 }
 
 static void say_what(const show *s)
@@ -200,15 +188,15 @@ static int learn(show *s)
     }
     train_progress_clear(&view);
     s->seconds = cli_clock() - begun;
-    if (failure) fail(s, "demo: ");
+    if (failure) refuse(s);
     else if (report.state == MHA_TRAINING_DONE) return CLI_OK;
-    else cli_error("demo: the loss is %g after %" PRId64 " steps", report.loss, report.step);
+    else cli_refuse("the loss is %g after %" PRId64 " steps", report.loss, report.step);
     return CLI_FAILED;
 }
 
 static bool say_result(show *s)
 {
-    if (mha_training_evaluate(s->ctx, s->training, MHA_TRAINING_TEST, &s->test)) return fail(s, "demo: ");
+    if (mha_training_evaluate(s->ctx, s->training, MHA_TRAINING_TEST, &s->test)) return refuse(s);
     double images = (double)(s->info.epochs * s->info.steps_per_epoch * s->info.batch);
     int64_t errors = s->test.count - s->test.correct;
     printf("\n  %s%.2f %% accuracy on %" PRId64 " %stest images%s: %" PRId64 " error%s. Training took %.0f s:\n"
@@ -216,7 +204,7 @@ static bool say_result(show *s)
            term_style_on(&s->term, TERM_BOLD), 100 * (double)s->test.correct / (double)s->test.count, s->test.count,
            s->set.synthetic ? "synthetic " : "", term_style_on(&s->term, TERM_PLAIN), errors, errors == 1 ? "" : "s",
            s->seconds, images / s->seconds);
-    return !mha_checkpoint_finish(s->ctx, s->file, s->training) || fail(s, "");
+    return !mha_checkpoint_finish(s->ctx, s->file, s->training) || fail(s);
 }
 
 /* ---- Attention of the heads ------------------------------------------------------------------------------------- */
@@ -224,7 +212,7 @@ static bool say_result(show *s)
 static bool write_page(const show *s, mha_model *model)
 {
     size_t bytes;
-    input_images e = {.command = "demo", .file = s->model, .ctx = s->ctx, .model = model, .set = s->data};
+    input_images e = {.file = s->model, .ctx = s->ctx, .model = model, .set = s->data};
     bool ok = input_images_add_some(&e, VIEW_EACH) && view_model_write(s->page, &bytes, s->ctx, model, &e);
     e.set = NULL; /* owned by the session */
     input_images_free(&e);
@@ -258,7 +246,7 @@ static bool show_heads(const show *s, mha_model *model)
 
 static void say_next(const show *s)
 {
-    const char *data = s->request->data ? s->request->data : data_default(NULL);
+    const char *data = s->request->data ? s->request->data : data_default(false);
     cli_print(stdout, "  %s\n", s->page);
     printf("      the page of this model: open it in a browser, step through its attention,\n"
            "      and send it on with 'Save this page'\n");
@@ -272,17 +260,17 @@ static void say_next(const show *s)
     cli_print(stdout, "  %s train vit --preset best -o best.safetensors --data %s\n\n", cli_program(), data);
 }
 
-static int run(show *s)
+static int train_and_show(show *s)
 {
     mha_model *model;
     int status = CLI_USAGE;
     if (!(s->ctx = cli_context_of((int)s->request->threads))) return CLI_USAGE;
-    if (!(s->data = data_open(s->ctx, "demo", s->request->data ? s->request->data : data_default(NULL), false)))
+    if (!(s->data = data_open(s->ctx, s->request->data ? s->request->data : data_default(false), false)))
         return CLI_USAGE;
     s->set = data_about(s->ctx, s->data);
     if (s->request->index >= s->set.test) {
-        cli_error("demo: no test image %" PRId64 "; the data set has images 0 to %" PRId64, s->request->index,
-                  s->set.test - 1);
+        cli_refuse("no test image %" PRId64 "; the data set has images 0 to %" PRId64, s->request->index,
+                   s->set.test - 1);
         return CLI_USAGE;
     }
     if (!make_training(s) || !make_folder(s)) return CLI_USAGE;
@@ -291,7 +279,7 @@ static int run(show *s)
     if (status) return status;
     if (!say_result(s)) return CLI_USAGE;
     if (mha_training_model(s->ctx, &model, s->training)) {
-        fail(s, "demo: ");
+        refuse(s);
         return CLI_FAILED;
     }
     bool good = write_page(s, model) && write_curves(s) && show_heads(s, model);
@@ -300,13 +288,11 @@ static int run(show *s)
     return good ? CLI_OK : CLI_USAGE;
 }
 
-int cmd_demo(int argc, char **argv)
+static int run_demo(void *asked)
 {
-    request r = {.out = "mha-demo", .seed = 1, .when = TERM_AUTO};
-    int stop = cli_parse("demo", argc, argv, options, help, &r);
-    if (stop) return stop - 1;
-    show s = {.request = &r, .term = term_detect(r.when)};
-    int status = run(&s);
+    const request *r = asked;
+    show s = {.request = r, .term = term_detect(r->when)};
+    int status = train_and_show(&s);
     for (int i = 0; i < FILES; i++) nn_file_lock_free(&s.locks[i]);
     mha_checkpoint_free(s.file);
     mha_training_free(s.training);
@@ -315,3 +301,12 @@ int cmd_demo(int argc, char **argv)
     mha_context_free(s.ctx);
     return status;
 }
+
+const cli_command demo_command = {.name = "demo",
+                                  .summary = "train a small Vision Transformer on digits and show its heads",
+                                  .usage = "[OPTIONS]",
+                                  .examples = "  mha demo                     trains on MNIST, then shows the heads\n"
+                                              "  mha demo --data synthetic    the same on synthetic digits\n",
+                                  .options = options,
+                                  .request_size = sizeof(request),
+                                  .run = run_demo};

@@ -87,5 +87,5 @@ bool embed_print_json(const embed_request *r, const embed_results *e)
         nn_buffer_puts(&out, "]}");
     }
     nn_buffer_puts(&out, "\n  ]\n}\n");
-    return language_put(&out, "embed");
+    return language_put(&out);
 }

@@ -4,6 +4,7 @@
 #include "cli/common/head_list.h"
 #include "cli/common/options.h"
 #include "cli/common/session.h"
+#include "cli/common/tokenizer.h"
 #include "cli/terminal/progress.h"
 
 #include <math.h>
@@ -11,88 +12,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void help(void)
-{
-    puts("Examples:\n"
-         "  mha eval vit.safetensors --data ~/.cache/mha/mnist\n"
-         "                        accuracy, loss, confusion matrix, worst errors\n"
-         "  mha eval vit.safetensors --data ~/.cache/mha/mnist --part train --dtype bf16\n"
-         "  mha eval vit.safetensors --without 1.3,2.0\n"
-         "                        with head 3 of block 1 and head 0 of block 2 off\n"
-         "  mha eval vit.safetensors --json\n"
-         "                        the same as JSON\n"
-         "  mha eval ~/.cache/mha/stories15m --text story.txt\n"
-         "                        loss and perplexity of a language model on a text;\n"
-         "                        --without works here, too\n"
-         "\n"
-         "Usage: mha eval FILE [OPTIONS]\n"
-         "       mha eval MODEL --text FILE [OPTIONS]\n"
-         "  --data DIR            folder with MNIST's four files, or 'synthetic' for 1000\n"
-         "                        synthetic test digits. Default: the folder of\n"
-         "                        './dev data mnist', or else 'synthetic'\n"
-         "  --part PART           test (default) or train\n"
-         "  --without HEADS       switch heads off: block.head, from 0, with commas; their\n"
-         "                        output is zero, and nothing is trained again\n"
-         "  --text FILE           score a text with a decoder such as GPT-2 or Llama\n"
-         "                        ('-': standard input)\n"
-         "  --window N            tokens that the model reads at once (default: as many as\n"
-         "                        it was made for, at most 1024)\n"
-         "  --stride N            tokens from one window to the next, below the window\n"
-         "                        (default: half of it)\n"
-         "  --tokenizer PATH      tokenizer (default: the one beside the model)\n" CLI_HELP_DTYPE CLI_HELP_THREADS
-             CLI_HELP_COLOR MODEL_HELP_HEADS "  --json                print one JSON object\n"
-         "\n" MODEL_HELP_FILE "\n"
-         "FILE must have ten classes.\n"
-         "The time covers the predictions only, from pixels or tokens to logits.\n"
-         "\n"
-         "With --text, MODEL is a folder as the transformers library saves it, a file of\n"
-         "such a model, a file of llama2.c, or a folder with one of these and no\n"
-         "config.json. Each token but the first of the text is scored once, in the first\n"
-         "window that has it, so with at least window - stride tokens before it, but for\n"
-         "those of the first window. The loss is the mean of -ln(probability),\n"
-         "the perplexity is exp(loss), and bits per byte are the sum of\n"
-         "-log2(probability) over the bytes of the scored tokens. Tokens that the\n"
-         "tokenizer adds at the beginning count as tokens without bytes.\n"
-         "\n"
-         "JSON keys: model, parameters, blocks, heads (per block, before pruning),\n"
-         "block_heads (of each block), width, patch, without: [{block, head}], data,\n"
-         "synthetic, part, images, correct, accuracy, loss, seconds, images_per_second,\n"
-         "threads, isa, dtype,\n"
-         "classes: [{label, images, answers, correct, precision, recall}],\n"
-         "confusion: [label][answer], worst: [{index, label, answer, probability,\n"
-         "of_label}]. An answer is the predicted class. With --text: model, text, window,\n"
-         "without, stride, windows, tokens, scored (tokens), bytes, loss, perplexity,\n"
-         "bits_per_byte, seconds, tokens_per_second (read, windows overlap), threads,\n"
-         "isa, dtype.");
-}
-
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
     session_from from;
-    int part;            /* mha_data_part; -1 if not given */
+    mha_data_part part;
     const char *without; /* NULL if not given */
     eval_text_request text;
     bool json;
     term_when when;
 } request;
 
-static const cli_name parts[] = {{"test", MHA_DATA_TEST}, {"train", MHA_DATA_TRAIN}, {NULL, 0}};
+static const cli_word parts[] = {{"test", MHA_DATA_TEST}, {"train", MHA_DATA_TRAIN}, {NULL, 0}};
 
-static const cli_option options[] = {CLI_TEXT("FILE", request, from.file),
-                                     CLI_NAME("--data", request, from.folder),
-                                     CLI_CHOICE("--part", request, part, parts),
-                                     CLI_NAME("--without", request, without),
-                                     CLI_NAME("--text", request, text.text),
-                                     CLI_NUMBER("--window", request, text.window, 2, 1 << 24),
-                                     CLI_NUMBER("--stride", request, text.stride, 1, 1 << 24),
-                                     CLI_NAME("--tokenizer", request, text.tokenizer),
-                                     CLI_DTYPE(request, from.type),
-                                     CLI_THREADS(request, from.threads),
-                                     CLI_COLOR(request, when),
-                                     CLI_NUMBER(MODEL_HEADS " --heads", request, from.heads, 1, MODEL_HEADS_MOST),
-                                     CLI_FLAG("--json", request, json),
-                                     CLI_END};
+#define OF_IMAGES(option) .excludes = "--text", .why = option " is for images"
+
+static const cli_option options[] = {
+    {"FILE", "FILE", MODEL_HELP ". It must have ten classes", CLI_TEXT(request, from.file), .noun = "model",
+     .required = true},
+    {DATA_ROW(DATA_TEST_HELP, request, from.folder), OF_IMAGES("--data")},
+    {"--part", "PART", "part of the data set:", CLI_CHOICE(request, part, parts), .preset = "test",
+     OF_IMAGES("--part")},
+    {"--without", "HEADS",
+     "switch heads off: block.head, from 0, with commas; their output is zero, and nothing is trained again",
+     CLI_NAME(request, without)},
+    {"--text", "FILE", "score a text with a decoder such as GPT-2 or Llama ('-': standard input)",
+     CLI_NAME(request, text.text)},
+    {"--window", "N", "tokens that the model reads at once", CLI_NUMBER(request, text.window, 2, 1 << 24),
+     .otherwise = "as many as it was made for, at most 1024", .needs = "--text"},
+    {"--stride", "N", "tokens from one window to the next, below the window",
+     CLI_NUMBER(request, text.stride, 1, 1 << 24), .otherwise = "half of it", .needs = "--text"},
+    {TOKENIZER_ROW(request, text.tokenizer), .needs = "--text"},
+    {CLI_DTYPE(request, from.type)},
+    {CLI_THREADS(request, from.threads)},
+    {CLI_COLOR(request, when)},
+    {MODEL_HEADS_ROW(MODEL_HEADS " --heads", request, from.heads), OF_IMAGES(MODEL_HEADS)},
+    {CLI_JSON(request, json)},
+    CLI_END};
 
 /* ---- Counting --------------------------------------------------------------------------------------------------- */
 
@@ -133,7 +89,7 @@ static bool evaluate(eval_scores *s, const session *of, mha_data_part part)
     progress_begin("evaluating %s on %lld images", of->from->file, (long long)count);
     if (ok && mha_model_evaluate(of->ctx, of->model, mha_tensor_2d(logits, MHA_FLOAT32, count, classes), &s->score,
                                  of->data, part, 0, count))
-        ok = cli_error("%s: %s", of->from->file, mha_context_error(of->ctx));
+        ok = cli_error("%s: %s", of->from->file, cli_reason(of->ctx));
     progress_end();
     s->seconds = cli_clock() - start;
     for (int64_t i = 0; ok && i < count; i++)
@@ -150,27 +106,13 @@ static bool reads_images(const session *s)
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
-static bool fits_together(const request *r)
+static int eval_images(const request *r)
 {
-    const eval_text_request *t = &r->text;
-    if (!r->from.file) return cli_error("eval: missing model; usage: mha eval FILE");
-    if (!t->text && (t->window || t->stride || t->tokenizer))
-        return cli_error("eval: %s belongs to --text FILE", t->window   ? "--window"
-                                                            : t->stride ? "--stride"
-                                                                        : "--tokenizer");
-    if (t->text && (r->from.folder || r->part >= 0 || r->from.heads))
-        return cli_error("eval: --text excludes %s, which is for images", r->from.folder ? "--data"
-                                                                          : r->part >= 0 ? "--part"
-                                                                                         : MODEL_HEADS);
-    return true;
-}
-
-static int eval_images(const request *r, mha_data_part part)
-{
+    mha_data_part part = r->part;
     session s;
     eval_scores scores = {.confusion = NULL};
     bool *off = NULL;
-    bool ok = session_open(&s, "eval", &r->from) && reads_images(&s) && head_list_off(&off, &s, r->without) &&
+    bool ok = session_open(&s, &r->from) && reads_images(&s) && head_list_off(&off, &s, r->without) &&
               session_open_data(&s, part == MHA_DATA_TEST) && evaluate(&scores, &s, part);
     if (ok) {
         eval_setting asked = {r->from.file,
@@ -193,12 +135,48 @@ static int eval_images(const request *r, mha_data_part part)
     return ok ? CLI_OK : CLI_USAGE;
 }
 
-int cmd_eval(int argc, char **argv)
+static int run_eval(void *asked)
 {
-    request r = {.part = -1};
-    int stop = cli_parse("eval", argc, argv, options, help, &r);
-    if (stop) return stop - 1;
-    if (!fits_together(&r)) return CLI_USAGE;
-    r.text.from = r.from, r.text.without = r.without, r.text.json = r.json;
-    return r.text.text ? eval_text(&r.text) : eval_images(&r, r.part < 0 ? MHA_DATA_TEST : (mha_data_part)r.part);
+    request *r = asked;
+    r->text.from = r->from, r->text.without = r->without, r->text.json = r->json;
+    return r->text.text ? eval_text(&r->text) : eval_images(r);
 }
+
+const cli_command eval_command = {
+    .name = "eval",
+    .summary = "measure accuracy and speed of a model, or its loss on a text",
+    .usage = "FILE [OPTIONS]\nMODEL --text FILE [OPTIONS]",
+    .examples = "  mha eval vit.safetensors --data ~/.cache/mha/mnist\n"
+                "                        accuracy, loss, confusion matrix, worst errors\n"
+                "  mha eval vit.safetensors --data ~/.cache/mha/mnist --part train --dtype bf16\n"
+                "  mha eval vit.safetensors --without 1.3,2.0\n"
+                "                        with head 3 of block 1 and head 0 of block 2 off\n"
+                "  mha eval vit.safetensors --json\n"
+                "                        the same as JSON\n"
+                "  mha eval ~/.cache/mha/stories15m --text story.txt\n"
+                "                        loss and perplexity of a language model on a text;\n"
+                "                        --without works here, too\n",
+    .notes = "The time covers the predictions only, from pixels or tokens to logits.\n"
+             "\n"
+             "With --text, MODEL is a folder as the transformers library saves it, a file of\n"
+             "such a model, a file of llama2.c, or a folder with one of these and no\n"
+             "config.json. Each token but the first of the text is scored once, in the first\n"
+             "window that has it, so with at least window - stride tokens before it, but for\n"
+             "those of the first window. The loss is the mean of -ln(probability),\n"
+             "the perplexity is exp(loss), and bits per byte are the sum of\n"
+             "-log2(probability) over the bytes of the scored tokens. Tokens that the\n"
+             "tokenizer adds at the beginning count as tokens without bytes.\n"
+             "\n"
+             "JSON keys: model, parameters, blocks, heads (per block, before pruning),\n"
+             "block_heads (of each block), width, patch, without: [{block, head}], data,\n"
+             "synthetic, part, images, correct, accuracy, loss, seconds, images_per_second,\n"
+             "threads, isa, dtype,\n"
+             "classes: [{label, images, answers, correct, precision, recall}],\n"
+             "confusion: [label][answer], worst: [{index, label, answer, probability,\n"
+             "of_label}]. An answer is the predicted class. With --text: model, text, window,\n"
+             "without, stride, windows, tokens, scored (tokens), bytes, loss, perplexity,\n"
+             "bits_per_byte, seconds, tokens_per_second (read, windows overlap), threads,\n"
+             "isa, dtype.\n",
+    .options = options,
+    .request_size = sizeof(request),
+    .run = run_eval};

@@ -24,11 +24,10 @@ typedef struct scores {
 
 static bool fits(const eval_text_request *r, const mha_model_info *about)
 {
-    if (!about->vocabulary) return cli_error("eval: %s: does not read text", r->from.file);
+    if (!about->vocabulary) return cli_refuse("%s: does not read text", r->from.file);
     if (about->decoder_only && about->causal && about->head && !about->pooled && about->classes >= about->vocabulary)
         return true;
-    return cli_error("eval: %s: --text needs a decoder that predicts the next token, such as GPT-2 or Llama",
-                     r->from.file);
+    return cli_refuse("%s: --text needs a decoder that predicts the next token, such as GPT-2 or Llama", r->from.file);
 }
 
 /* The ids of the text; NULL after an error. To be freed. */
@@ -37,7 +36,7 @@ static int32_t *encode(scores *s, mha_context *ctx, const eval_text_request *r, 
 {
     mha_encoding *e = NULL;
     if (mha_encoding_make(ctx, &e, tokenizer, text->size ? text->bytes : "", text->size, NULL, 0, NULL)) {
-        cli_error("eval: %s: %s", r->text, mha_context_error(ctx));
+        cli_refuse("%s: %s", r->text, cli_reason(ctx));
         return NULL;
     }
     s->tokens = mha_encoding_count(e);
@@ -45,15 +44,15 @@ static int32_t *encode(scores *s, mha_context *ctx, const eval_text_request *r, 
     s->bytes = (int64_t)text->size - (first.text < 0 ? 0 : first.end);
     int32_t *ids = malloc((size_t)(s->tokens + 1) * sizeof *ids);
     bool good = ids != NULL;
-    if (!good) cli_error("eval: not enough memory for the tokens");
+    if (!good) cli_refuse("not enough memory for the tokens");
     if (good && (s->tokens < 2 || s->bytes < 1))
-        good = cli_error("eval: %s: has too little text; there must be a token after the first one", r->text);
+        good = cli_refuse("%s: has too little text; there must be a token after the first one", r->text);
     for (int64_t t = 0; good && t < s->tokens; t++) {
         ids[t] = mha_encoding_get(e, t).id;
         if (ids[t] >= about->vocabulary)
-            good = cli_error("eval: token %d is not below %lld, the size of the model's vocabulary; is the tokenizer "
-                             "that of the model?",
-                             ids[t], (long long)about->vocabulary);
+            good = cli_refuse("token %d is not below %lld, the size of the model's vocabulary; is the tokenizer "
+                              "that of the model?",
+                              ids[t], (long long)about->vocabulary);
     }
     mha_encoding_free(e);
     if (good) return ids;
@@ -65,14 +64,14 @@ static bool choose_window(scores *s, const eval_text_request *r, const mha_model
 {
     int64_t most = about->positions;
     if (most && r->window > most)
-        return cli_error("eval: --window %lld is more than the %lld positions of the model", (long long)r->window,
-                         (long long)most);
+        return cli_refuse("--window %lld is more than the %lld positions of the model", (long long)r->window,
+                          (long long)most);
     if (!most && about->context > 1) most = about->context;
     s->window = r->window ? r->window : most && most < WINDOW ? most : WINDOW;
     s->stride = r->stride ? r->stride : s->window / 2;
     if (s->stride < s->window) return true;
-    return cli_error("eval: --stride %lld must be below the window, which has %lld tokens", (long long)s->stride,
-                     (long long)s->window);
+    return cli_refuse("--stride %lld must be below the window, which has %lld tokens", (long long)s->stride,
+                      (long long)s->window);
 }
 
 /* ---- Scores ----------------------------------------------------------------------------------------------------- */
@@ -90,14 +89,14 @@ static bool score(scores *s, mha_context *ctx, mha_model *model, const int32_t *
     float *logits = rows > 0 && s->classes > 0 ? calloc((size_t)rows, (size_t)s->classes * sizeof *logits) : NULL;
     bool good = logits != NULL;
     if (!good)
-        cli_error("eval: not enough memory for %lld rows of logits; --window takes a smaller number", (long long)rows);
+        cli_refuse("not enough memory for %lld rows of logits; --window takes a smaller number", (long long)rows);
     progress_begin("scoring %s", name);
     for (int64_t start = 0; good && next < s->tokens; start += s->stride) {
         int64_t T = s->tokens - start < rows ? s->tokens - start : rows;
         mha_model_inputs in = {.tokens = mha_tensor_2d(ids + start, MHA_INT32, 1, T)};
         mha_model_outputs out = {.logits = mha_tensor_3d(logits, MHA_FLOAT32, 1, T, s->classes)};
         double before = cli_clock();
-        if (mha_model_run(ctx, model, &out, &in)) good = cli_error("eval: %s", mha_context_error(ctx));
+        if (mha_model_run(ctx, model, &out, &in)) good = cli_refuse("%s", cli_reason(ctx));
         s->seconds += cli_clock() - before;
         for (; good && next < start + T; next++, s->scored++)
             s->loss += surprise(logits + (next - 1 - start) * s->classes, s->classes, ids[next]);
@@ -164,7 +163,7 @@ static bool print_json(const scores *s, const eval_text_request *r, const sessio
                      "  \"threads\": %d,\n  \"isa\": \"%s\",\n  \"dtype\": \"%s\"\n}\n",
                      (long long)s->scored, (long long)s->bytes, loss_of(s), fmin(exp(loss_of(s)), 1e300), bits_of(s),
                      s->seconds, speed_of(s), s->threads, s->isa, type_of(r));
-    return language_put(&out, "eval");
+    return language_put(&out);
 }
 
 int eval_text(const eval_text_request *r)
@@ -175,14 +174,14 @@ int eval_text(const eval_text_request *r)
     int32_t *ids = NULL;
     bool *off = NULL;
     scores s = {0};
-    bool good = session_open(&of, "eval", &r->from);
+    bool good = session_open(&of, &r->from);
     if (good) {
         s.threads = mha_context_threads(of.ctx), s.isa = mha_context_isa(of.ctx), s.classes = of.about.classes;
         good = fits(r, &of.about) && choose_window(&s, r, &of.about) &&
                language_tokenizer(of.ctx, &tokenizer, r->from.file, r->tokenizer) &&
-               language_fits(of.ctx, "eval", tokenizer, of.about.vocabulary, r->json) &&
-               language_read(&text, "eval", r->text) && (ids = encode(&s, of.ctx, r, tokenizer, &of.about, &text)) &&
-               head_list_off(&off, &of, r->without) && score(&s, of.ctx, of.model, ids, language_name(r->text)) &&
+               language_fits(of.ctx, tokenizer, of.about.vocabulary, r->json) && language_read(&text, r->text) &&
+               (ids = encode(&s, of.ctx, r, tokenizer, &of.about, &text)) && head_list_off(&off, &of, r->without) &&
+               score(&s, of.ctx, of.model, ids, language_name(r->text)) &&
                (r->json ? print_json(&s, r, &of, off) : print_text(&s, r, &of, off));
     }
     free(ids);

@@ -122,15 +122,15 @@ int explain_compute(explain_model *m)
     mha_context *ctx = cli_context();
     if (!ctx) return CLI_USAGE;
     int code = CLI_USAGE;
-    if (!allocate(m)) cli_error("explain: not enough memory");
+    if (!allocate(m)) cli_refuse("not enough memory");
     else {
         mha_status status = make_layer(ctx, m);
         if (!status) explain_fill(m);
         if (!status) status = compute(ctx, m, y);
         code = status ? CLI_USAGE : CLI_OK;
-        if (status) cli_error("explain: %s", mha_context_error(ctx));
+        if (status) cli_refuse("%s", cli_reason(ctx));
         else if (!(m->difference <= 1e-5)) {
-            cli_error("explain: mha_layer_forward differs by %g; at most 1e-5 is allowed", m->difference);
+            cli_refuse("mha_layer_forward differs by %g; at most 1e-5 is allowed", m->difference);
             code = CLI_FAILED;
         }
     }

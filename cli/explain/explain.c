@@ -12,41 +12,6 @@
 
 enum { WIDTH = 80, OWN_HEADS = 4, OWN_WIDTH = 8, OWN_WORD = 1, OWN_HEAD = 1 }; /* "cat" in head 2 */
 
-static void help(void)
-{
-    puts("Examples:\n"
-         "  mha explain           \"The cat that I saw yesterday ran away\" in four heads,\n"
-         "                        and the steps of \"cat\" in head 2\n"
-         "  mha explain --text \"to be or not to be\" --causal\n"
-         "  mha explain --text \"the cat sat\" --cross \"a dog and the cat\" --head 4\n"
-         "  mha explain --diagram -o flow.svg\n"
-         "  mha explain --json | jq '.per_head[1].weights'\n"
-         "\n"
-         "Usage: mha explain [OPTIONS]\n"
-         "  --text TEXT           1 to 24 words; Chinese and Japanese characters are words\n"
-         "  --causal              each word sees itself and the words before it\n"
-         "  --cross TEXT          the words of --text attend to those of another sentence\n"
-         "  --heads N             1 to 16 (default: 4)\n"
-         "  --width N             numbers per word, 6 to 64 (default: 8, or the smallest\n"
-         "                        width that has two numbers for each head)\n"
-         "  --word WORD           the word whose steps are printed, or its number\n"
-         "  --head N              the head whose steps are printed\n"
-         "  --json                print all numbers as one JSON object\n" DIAGRAM_HELP CLI_HELP_COLOR "\n"
-         "The default sentence has four heads of its own, of width 8: next word, subject\n"
-         "and verb, relative clause, whole sentence. With other words, heads or widths,\n"
-         "heads 1 to 5 are next, previous and first word, same word, and whole sentence;\n"
-         "further heads are random. The width must be a multiple of the heads, and twice\n"
-         "as large at least. --causal compares positions in one sentence, so it cannot be\n"
-         "used with --cross. Right-to-left scripts need --json or --diagram. 'auto' is off\n"
-         "if NO_COLOR is set or TERM is dumb.\n"
-         "\n"
-         "JSON keys: words, cross (null without --cross), causal, width, heads,\n"
-         "head_width, scale, written_for_text, slots, x, z (null without --cross),\n"
-         "per_head: [{number, name, attends_to, random, w_q, w_k, w_v, q, k, v, scores,\n"
-         "scaled, masked (null where hidden), weights, out}], concat, w_o, y,\n"
-         "layer_difference (largest, from the y of a single call of mha_layer_forward).");
-}
-
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
@@ -56,18 +21,21 @@ typedef struct request {
     term_when when;
 } request;
 
-static const cli_option options[] = {CLI_TEXT("--text", request, text),
-                                     CLI_TEXT("--cross", request, cross),
-                                     CLI_FLAG("--causal", request, causal),
-                                     CLI_NUMBER("--heads", request, heads, 1, EXPLAIN_HEADS),
-                                     CLI_TEXT("--word", request, word),
-                                     CLI_NUMBER("--width", request, width, EXPLAIN_NARROW, EXPLAIN_WIDTH),
-                                     CLI_FLAG("--json", request, json),
-                                     CLI_NUMBER("--head", request, head, 1, EXPLAIN_HEADS),
-                                     CLI_FLAG("--diagram", request, diagram),
-                                     CLI_OUT(request, out),
-                                     CLI_COLOR(request, when),
-                                     CLI_END};
+static const cli_option options[] = {
+    {"--text", "TEXT", "1 to 24 words; Chinese and Japanese characters are words", CLI_TEXT(request, text)},
+    {"--causal", NULL, "each word sees itself and the words before it", CLI_FLAG(request, causal),
+     .excludes = "--cross", .why = "--causal compares positions in one sentence"},
+    {"--cross", "TEXT", "the words of --text attend to those of another sentence", CLI_TEXT(request, cross)},
+    {"--heads", "N", "1 to 16", CLI_NUMBER(request, heads, 1, EXPLAIN_HEADS), .preset = "4"},
+    {"--width", "N", "numbers per word, 6 to 64", CLI_NUMBER(request, width, EXPLAIN_NARROW, EXPLAIN_WIDTH),
+     .otherwise = "8, or the smallest width that has two numbers for each head"},
+    {"--word", "WORD", "the word whose steps are printed, or its number", CLI_TEXT(request, word)},
+    {"--head", "N", "the head whose steps are printed", CLI_NUMBER(request, head, 1, EXPLAIN_HEADS)},
+    {"--json", NULL, "print all numbers as one JSON object", CLI_FLAG(request, json), .excludes = "--diagram"},
+    {DIAGRAM_ROW(request, diagram)},
+    {DIAGRAM_OUT_ROW(request, out)},
+    {CLI_COLOR(request, when)},
+    CLI_END};
 
 /* The number of the word that --word names, from 0; -1 after an error. */
 static int find_word(const request *r, const explain_model *m)
@@ -78,16 +46,8 @@ static int find_word(const request *r, const explain_model *m)
         if (!strcasecmp(r->word, m->query.word[i])) return i;
     long number = strtol(r->word, &end, 10);
     if (*r->word && !*end && number >= 1 && number <= m->T) return (int)number - 1;
-    cli_error("explain: --word must be a word of the sentence or a number from 1 to %d, not '%s'", m->T, r->word);
+    cli_refuse("--word must be a word of the sentence or a number from 1 to %d, not '%s'", m->T, r->word);
     return -1;
-}
-
-static bool fits_together(const request *r)
-{
-    if (r->causal && r->cross)
-        return cli_error("explain: --causal compares positions in one sentence, so it cannot be used with --cross");
-    if (r->json && r->diagram) return cli_error("explain: --json and --diagram exclude each other");
-    return diagram_can_write("explain", r->diagram, r->out, NULL);
 }
 
 static bool choose_sizes(const request *r, explain_model *m)
@@ -98,20 +58,19 @@ static bool choose_sizes(const request *r, explain_model *m)
     while (!r->width && m->M % m->H) m->M++;
     int multiple = m->M / m->H * m->H + m->H;
     if (m->M % m->H)
-        return cli_error("explain: --width %d is not a multiple of --heads %d; %d would be", m->M, m->H,
-                         multiple <= EXPLAIN_WIDTH ? multiple : multiple - m->H);
+        return cli_refuse("--width %d is not a multiple of --heads %d; %d would be", m->M, m->H,
+                          multiple <= EXPLAIN_WIDTH ? multiple : multiple - m->H);
     m->D = m->M / m->H;
     if (m->D < 2)
-        return cli_error("explain: --width %d leaves %d heads one number each, but they need two; --width %d would do",
-                         m->M, m->H, 2 * m->H);
-    if (r->head > m->H)
-        return cli_error("explain: --head must be a number from 1 to %d, not '%lld'", m->H, (long long)r->head);
+        return cli_refuse("--width %d leaves %d heads one number each, but they need two; --width %d would do", m->M,
+                          m->H, 2 * m->H);
+    if (r->head > m->H) return cli_refuse("--head must be a number from 1 to %d, not '%lld'", m->H, (long long)r->head);
     return true;
 }
 
-static bool choose(const request *r, explain_model *m)
+static bool choose_model(const request *r, explain_model *m)
 {
-    if (!fits_together(r) || !choose_sizes(r, m)) return false;
+    if (!diagram_can_write(r->out, NULL) || !choose_sizes(r, m)) return false;
     if (!explain_split(&m->query, "--text", r->text)) return false;
     m->key = m->query;
     m->cross = r->cross;
@@ -121,7 +80,7 @@ static bool choose(const request *r, explain_model *m)
     m->K = m->key.count;
     m->own = !m->cross && strcmp(r->text, explain_text) == 0 && m->H == OWN_HEADS && m->M == OWN_WIDTH;
     if ((m->query.right_to_left || m->key.right_to_left) && !r->json && !r->diagram)
-        return cli_error("explain: tables cannot show right-to-left scripts; use --json or --diagram");
+        return cli_refuse("tables cannot show right-to-left scripts; use --json or --diagram");
     return true;
 }
 
@@ -155,7 +114,7 @@ static void draw_closing(const term *t, const explain_model *m)
            cli_program(), m->own ? "--text \"to be or not to be\" --causal" : "--diagram -o flow.svg");
 }
 
-static int print(const request *r, const explain_model *m, int word)
+static int print_model(const request *r, const explain_model *m, int word)
 {
     if (r->diagram) {
         static flow f;
@@ -164,31 +123,57 @@ static int print(const request *r, const explain_model *m, int word)
     }
     if (r->json) {
         if (explain_print_json(m)) return CLI_OK;
-        cli_error("explain: not enough memory for the JSON");
+        cli_refuse("not enough memory for the JSON");
         return CLI_USAGE;
     }
     term t = term_detect(r->when);
-    if (t.width && t.width < WIDTH)
-        cli_error("explain: the tables need %d columns, but this terminal has %d", WIDTH, t.width);
+    if (t.width && t.width < WIDTH) cli_refuse("the tables need %d columns, but this terminal has %d", WIDTH, t.width);
     explain_draw_maps(&t, m, word);
     explain_draw_steps(&t, m, word, r->head ? (int)r->head - 1 : m->own ? OWN_HEAD : 0);
     draw_closing(&t, m);
     return CLI_OK;
 }
 
-int cmd_explain(int argc, char **argv)
+static int run_explain(void *asked)
 {
-    request r = {.text = explain_text, .heads = OWN_HEADS, .when = TERM_AUTO};
-    int stop = cli_parse("explain", argc, argv, options, help, &r);
-    if (stop) return stop - 1;
+    const request *r = asked;
     explain_model *m = calloc(1, sizeof *m);
     int code = CLI_USAGE, word = -1;
-    if (!m) cli_error("explain: not enough memory");
-    else if (choose(&r, m) && (word = find_word(&r, m)) >= 0) {
+    if (!m) cli_refuse("not enough memory");
+    else if (choose_model(r, m) && (word = find_word(r, m)) >= 0) {
         code = explain_compute(m);
-        if (code == CLI_OK) code = print(&r, m, word);
+        if (code == CLI_OK) code = print_model(r, m, word);
         explain_free(m);
     }
     free(m);
     return code;
 }
+
+static const request defaults = {.text = explain_text};
+
+const cli_command explain_command = {
+    .name = "explain",
+    .summary = "compute attention step by step on a sentence",
+    .usage = "[OPTIONS]",
+    .examples = "  mha explain           \"The cat that I saw yesterday ran away\" in four heads,\n"
+                "                        and the steps of \"cat\" in head 2\n"
+                "  mha explain --text \"to be or not to be\" --causal\n"
+                "  mha explain --text \"the cat sat\" --cross \"a dog and the cat\" --head 4\n"
+                "  mha explain --diagram -o flow.svg\n"
+                "  mha explain --json | jq '.per_head[1].weights'\n",
+    .notes = "The default sentence has four heads of its own, of width 8: next word, subject\n"
+             "and verb, relative clause, whole sentence. With other words, heads or widths,\n"
+             "heads 1 to 5 are next, previous and first word, same word, and whole sentence;\n"
+             "further heads are random. The width must be a multiple of the heads, and twice\n"
+             "as large at least. Right-to-left scripts need --json or --diagram. 'auto' is off\n"
+             "if NO_COLOR is set or TERM is dumb.\n"
+             "\n"
+             "JSON keys: words, cross (null without --cross), causal, width, heads,\n"
+             "head_width, scale, written_for_text, slots, x, z (null without --cross),\n"
+             "per_head: [{number, name, attends_to, random, w_q, w_k, w_v, q, k, v, scores,\n"
+             "scaled, masked (null where hidden), weights, out}], concat, w_o, y,\n"
+             "layer_difference (largest, from the y of a single call of mha_layer_forward).\n",
+    .options = options,
+    .request_size = sizeof(request),
+    .defaults = &defaults,
+    .run = run_explain};

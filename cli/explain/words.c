@@ -43,10 +43,10 @@ static bool read_letter(letter *l, const char *option, const char *text, size_t 
 {
     text += at;
     l->bytes = term_character(text, &l->point, &l->columns);
-    if (!l->bytes) return cli_error("explain: %s is not valid UTF-8 at byte %zu: '%.40s'", option, at + 1, text);
+    if (!l->bytes) return cli_refuse("%s is not valid UTF-8 at byte %zu: '%.40s'", option, at + 1, text);
     bool control = (l->point < ' ' && !is_space(l)) || l->point == 0x7f;
     if (control || (nn_printable_hidden((const unsigned char *)text, l->bytes) && !is_space(l)))
-        return cli_error("explain: %s has a control character at byte %zu: '%.40s'", option, at + 1, text);
+        return cli_refuse("%s has a control character at byte %zu: '%.40s'", option, at + 1, text);
     return true;
 }
 
@@ -61,17 +61,16 @@ bool explain_split(explain_sentence *s, const char *option, const char *text)
         if (space || (alone && length)) s->count += length > 0, length = 0;
         if (space) continue;
         if (s->count == EXPLAIN_WORDS)
-            return cli_error("explain: %s has more than %d words, which is what the tables can show", option,
-                             EXPLAIN_WORDS);
+            return cli_refuse("%s has more than %d words, which is what the tables can show", option, EXPLAIN_WORDS);
         if (length + (size_t)l.bytes > EXPLAIN_BYTES)
-            return cli_error("explain: word %d of %s is longer than %d bytes", s->count + 1, option, EXPLAIN_BYTES);
+            return cli_refuse("word %d of %s is longer than %d bytes", s->count + 1, option, EXPLAIN_BYTES);
         memcpy(s->word[s->count] + length, text + at, (size_t)l.bytes);
         length += (size_t)l.bytes;
         s->right_to_left |= is_right_to_left(&l);
         if (alone) s->count++, length = 0;
     }
     s->count += length > 0;
-    return s->count > 0 || cli_error("explain: %s has no words", option);
+    return s->count > 0 || cli_refuse("%s has no words", option);
 }
 
 const char *explain_brief(char out[EXPLAIN_BYTES + 8], const term *t, const char *word, int columns)

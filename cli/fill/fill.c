@@ -1,47 +1,28 @@
 /* mha fill: the most likely tokens for each mask of a text. */
 #include "cli/common/language.h"
 #include "cli/common/model.h"
+#include "cli/common/tokenizer.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void help(void)
-{
-    puts("Examples:\n"
-         "  mha fill bert \"Paris is the capital of [MASK].\"\n"
-         "                        the five most likely words, with probabilities\n"
-         "  mha fill roberta \"The <mask> is blue.\" --top 1 --json\n"
-         "\n"
-         "Usage: mha fill MODEL TEXT [OPTIONS]\n"
-         "  --top N               how many tokens for each mask (default 5)\n"
-         "  --tokenizer PATH      tokenizer (default: the one beside the model)\n"
-         "  --json                print one JSON object\n" CLI_HELP_DTYPE CLI_HELP_THREADS "\n"
-         "MODEL is a folder as the transformers library saves it, of a masked language\n"
-         "model such as BERT, RoBERTa or ModernBERT. Masks are spelled as its tokenizer\n"
-         "spells them: [MASK] or <mask>. Several masks are filled independently of each\n"
-         "other.\n"
-         "\n"
-         "JSON keys: model, text, ids, masks: [{position (in ids, from 0),\n"
-         "tokens: [{id, piece, probability}]}].");
-}
-
 typedef struct request {
-    const char *model, *text, *extra, *tokenizer; /* NULL if not given */
+    const char *model, *text, *tokenizer; /* the last is NULL if not given */
     int64_t top, threads;
     mha_type type;
     bool json;
 } request;
 
-static const cli_option options[] = {CLI_NAME("MODEL", request, model),
-                                     CLI_TEXT("TEXT", request, text),
-                                     CLI_TEXT("TEXT", request, extra),
-                                     CLI_NUMBER("--top --top-k", request, top, 1, 1000),
-                                     CLI_NAME("--tokenizer", request, tokenizer),
-                                     CLI_FLAG("--json", request, json),
-                                     CLI_DTYPE(request, type),
-                                     CLI_THREADS(request, threads),
-                                     CLI_END};
+static const cli_option options[] = {
+    {"MODEL", "MODEL", "", CLI_NAME(request, model), .required = true},
+    {"TEXT", "TEXT", "", CLI_TEXT(request, text), .noun = "text", .required = true},
+    {"--top --top-k", "N", "how many tokens for each mask", CLI_NUMBER(request, top, 1, 1000), .preset = "5"},
+    {TOKENIZER_ROW(request, tokenizer)},
+    {CLI_JSON(request, json)},
+    {CLI_DTYPE(request, type)},
+    {CLI_THREADS(request, threads)},
+    CLI_END};
 
 /* A text with masks as tokens, and its logits. */
 typedef struct filling {
@@ -56,37 +37,37 @@ typedef struct filling {
 static bool fits(const request *r, const mha_model_info *about)
 {
     bool language = about->vocabulary && about->head && !about->pooled && about->classes == about->vocabulary;
-    if (!about->vocabulary) return cli_error("fill: %s: does not read text", r->model);
+    if (!about->vocabulary) return cli_refuse("%s: does not read text", r->model);
     if (language && !about->causal && !about->encoder_blocks && !about->decoder_only) return true;
-    return cli_error("fill: %s: is no masked language model; %s", r->model,
-                     about->encoder_blocks || about->decoder_only
-                         ? "'mha generate' continues texts with it"
-                         : "it needs a head with logits for the tokens, such as BertForMaskedLM has");
+    return cli_refuse("%s: is no masked language model; %s", r->model,
+                      about->encoder_blocks || about->decoder_only
+                          ? "'mha generate' continues texts with it"
+                          : "it needs a head with logits for the tokens, such as BertForMaskedLM has");
 }
 
-static bool take(filling *f, const request *r, const mha_encoding *e, const mha_tokenizer *tokenizer,
-                 const mha_model_info *about)
+static bool take_tokens(filling *f, const request *r, const mha_encoding *e, const mha_tokenizer *tokenizer,
+                        const mha_model_info *about)
 {
     int64_t masks = 0;
     f->T = mha_encoding_count(e);
     if (about->positions && f->T > about->positions)
-        return cli_error("fill: the text has %lld tokens, and %lld fit the model", (long long)f->T,
-                         (long long)about->positions);
+        return cli_refuse("the text has %lld tokens, and %lld fit the model", (long long)f->T,
+                          (long long)about->positions);
     f->ids = calloc((size_t)f->T + 1, sizeof *f->ids);
     f->types = calloc((size_t)f->T + 1, sizeof *f->types);
-    if (!f->ids || !f->types) return cli_error("fill: not enough memory for the tokens");
+    if (!f->ids || !f->types) return cli_refuse("not enough memory for the tokens");
     for (int64_t t = 0; t < f->T; t++) {
         mha_token token = mha_encoding_get(e, t);
         f->ids[t] = token.id, f->types[t] = token.type;
         masks += token.id == f->mask;
         if (token.id >= about->vocabulary)
-            return cli_error("fill: token %d is not below %lld, the size of the model's vocabulary; is the tokenizer "
-                             "that of the model?",
-                             token.id, (long long)about->vocabulary);
+            return cli_refuse("token %d is not below %lld, the size of the model's vocabulary; is the tokenizer "
+                              "that of the model?",
+                              token.id, (long long)about->vocabulary);
     }
     if (masks) return true;
-    return cli_error("fill: '%.60s' has no %s; write it where a word is missing", r->text,
-                     mha_tokenizer_piece(tokenizer, f->mask, NULL));
+    return cli_refuse("'%.60s' has no %s; write it where a word is missing", r->text,
+                      mha_tokenizer_piece(tokenizer, f->mask, NULL));
 }
 
 static bool encode(filling *f, mha_context *ctx, const request *r, const mha_tokenizer *tokenizer,
@@ -95,23 +76,22 @@ static bool encode(filling *f, mha_context *ctx, const request *r, const mha_tok
     mha_encoding *e = NULL;
     bool good = true;
     f->mask = language_mask(ctx, tokenizer);
-    if (f->mask < 0)
-        return cli_error("fill: %s: the tokenizer has no mask token", r->tokenizer ? r->tokenizer : r->model);
+    if (f->mask < 0) return cli_refuse("%s: the tokenizer has no mask token", r->tokenizer ? r->tokenizer : r->model);
     if (mha_encoding_make(ctx, &e, tokenizer, r->text, strlen(r->text), NULL, 0, NULL))
-        good = cli_error("fill: %s", mha_context_error(ctx));
-    good = good && take(f, r, e, tokenizer, about);
+        good = cli_refuse("%s", cli_reason(ctx));
+    good = good && take_tokens(f, r, e, tokenizer, about);
     mha_encoding_free(e);
     return good;
 }
 
-static bool run(filling *f, mha_context *ctx, mha_model *model)
+static bool compute_logits(filling *f, mha_context *ctx, mha_model *model)
 {
     f->logits = calloc((size_t)f->T + 1, (size_t)f->V * sizeof *f->logits);
     mha_model_inputs in = {.tokens = mha_tensor_2d(f->ids, MHA_INT32, 1, f->T),
                            .types = mha_tensor_2d(f->types, MHA_INT32, 1, f->T)};
     mha_model_outputs out = {.logits = mha_tensor_3d(f->logits, MHA_FLOAT32, 1, f->T, f->V)};
-    if (!f->logits) return cli_error("fill: not enough memory for the logits");
-    return !mha_model_run(ctx, model, &out, &in) || cli_error("fill: %s", mha_context_error(ctx));
+    if (!f->logits) return cli_refuse("not enough memory for the logits");
+    return !mha_model_run(ctx, model, &out, &in) || cli_refuse("%s", cli_reason(ctx));
 }
 
 /* ---- Output ----------------------------------------------------------------------------------------------------- */
@@ -174,12 +154,12 @@ static bool print_json(const filling *f, const request *r, const mha_tokenizer *
         nn_buffer_puts(&out, "]}");
     }
     nn_buffer_puts(&out, "\n  ]\n}\n");
-    return language_put(&out, "fill");
+    return language_put(&out);
 }
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
-static int work(mha_context *ctx, const request *r)
+static int fill_masks(mha_context *ctx, const request *r)
 {
     mha_model_options o = MHA_MODEL_DEFAULTS;
     mha_model_info about = {.size = sizeof about};
@@ -188,13 +168,12 @@ static int work(mha_context *ctx, const request *r)
     filling f = {.top = r->top};
     bool good = false;
     o.compute = r->type;
-    if (model_load(ctx, &model, r->model, &o) || mha_model_about(ctx, model, &about))
-        cli_error("%s", mha_context_error(ctx));
+    if (model_load(ctx, &model, r->model, &o) || mha_model_about(ctx, model, &about)) cli_error("%s", cli_reason(ctx));
     else {
         f.V = about.classes;
         good = fits(r, &about) && language_tokenizer(ctx, &tokenizer, r->model, r->tokenizer) &&
-               language_fits(ctx, "fill", tokenizer, about.vocabulary, true) && encode(&f, ctx, r, tokenizer, &about) &&
-               run(&f, ctx, model);
+               language_fits(ctx, tokenizer, about.vocabulary, true) && encode(&f, ctx, r, tokenizer, &about) &&
+               compute_logits(&f, ctx, model);
     }
     if (good && r->json) good = print_json(&f, r, tokenizer);
     else if (good) print(&f, r, tokenizer);
@@ -206,18 +185,29 @@ static int work(mha_context *ctx, const request *r)
     return good ? CLI_OK : CLI_USAGE;
 }
 
-int cmd_fill(int argc, char **argv)
+static int run_fill(void *asked)
 {
-    request r = {.top = 5};
-    int stop = cli_parse("fill", argc, argv, options, help, &r), status = CLI_USAGE;
-    if (stop) return stop - 1;
-    if (!r.model) cli_error("fill: missing MODEL; usage: mha fill MODEL TEXT");
-    else if (!r.text) cli_error("fill: missing TEXT; usage: mha fill MODEL TEXT");
-    else if (r.extra) cli_error("fill: expected one text, got '%s' and '%s'; quote it", r.text, r.extra);
-    else {
-        mha_context *ctx = cli_context_of((int)r.threads);
-        if (ctx) status = work(ctx, &r);
-        mha_context_free(ctx);
-    }
+    const request *r = asked;
+    mha_context *ctx = cli_context_of((int)r->threads);
+    int status = ctx ? fill_masks(ctx, r) : CLI_USAGE;
+    mha_context_free(ctx);
     return status;
 }
+
+const cli_command fill_command = {.name = "fill",
+                                  .summary = "the most likely words for the [MASK] of a text",
+                                  .usage = "MODEL TEXT [OPTIONS]",
+                                  .examples = "  mha fill bert \"Paris is the capital of [MASK].\"\n"
+                                              "                        the five most likely words, with probabilities\n"
+                                              "  mha fill roberta \"The <mask> is blue.\" --top 1 --json\n",
+                                  .notes =
+                                      "MODEL is a folder as the transformers library saves it, of a masked language\n"
+                                      "model such as BERT, RoBERTa or ModernBERT. Masks are spelled as its tokenizer\n"
+                                      "spells them: [MASK] or <mask>. Several masks are filled independently of each\n"
+                                      "other.\n"
+                                      "\n"
+                                      "JSON keys: model, text, ids, masks: [{position (in ids, from 0),\n"
+                                      "tokens: [{id, piece, probability}]}].\n",
+                                  .options = options,
+                                  .request_size = sizeof(request),
+                                  .run = run_fill};

@@ -7,11 +7,9 @@
 typedef struct generate_request {
     const char *model, *tokenizer, *file; /* NULL if not given */
     cli_list texts, ids, stops, stop_ids;
-    int64_t tokens, top_k, beams, ngram, least, threads;
-    int64_t seed; /* -1 if not given */
-    double temperature, top_p, min_p, penalty, length_penalty;
-    int method, early; /* mha_generation_method, mha_early_stopping */
-    mha_type type, cache;
+    mha_generation_options how; /* the lists of stops are added later */
+    int64_t threads;
+    mha_type type;
     bool greedy, sample, json, new_only, quiet;
 } generate_request;
 

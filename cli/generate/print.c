@@ -56,7 +56,7 @@ bool generate_print_json(const mha_generation *g, const generate_prompts *p, con
     nn_buffer out = {0};
     nn_buffer_puts(&out, "{\n  \"model\": ");
     language_quote(&out, r->model, strlen(r->model));
-    nn_buffer_printf(&out, ",\n  \"seed\": %llu,\n  \"sequences\": [", (unsigned long long)(r->seed < 0 ? 0 : r->seed));
+    nn_buffer_printf(&out, ",\n  \"seed\": %llu,\n  \"sequences\": [", (unsigned long long)r->how.seed);
     for (int64_t n = 0; n < p->count; n++) {
         mha_generated q = mha_generation_get(g, n);
         put_sequence(&out, &q, p, n, p->text || q.length);
@@ -66,7 +66,7 @@ bool generate_print_json(const mha_generation *g, const generate_prompts *p, con
                      "  \"seconds\": %.6f,\n  \"prompt_tokens_per_second\": %.2f,\n  \"tokens_per_second\": %.2f\n}\n",
                      (long long)t->prompt_tokens, (long long)t->new_tokens, t->prompt, t->prompt + t->rest,
                      rate(t->prompt_tokens, t->prompt), rate(t->rest_tokens, t->rest));
-    return language_put(&out, "generate");
+    return language_put(&out);
 }
 
 void generate_print_times(const generate_times *t)

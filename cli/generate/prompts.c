@@ -22,12 +22,12 @@ static bool encode(generate_prompts *p, mha_context *ctx, const mha_tokenizer *t
         size_t length = strlen(p->text[n]);
         p->starts[n] = all;
         if (mha_tokenizer_encode(ctx, tokenizer, NULL, 0, &count, p->text[n], length, NULL))
-            return cli_error("generate: prompt %lld: %s", (long long)n + 1, mha_context_error(ctx));
+            return cli_refuse("prompt %lld: %s", (long long)n + 1, cli_reason(ctx));
         int32_t *more = realloc(p->tokens, (size_t)(all + count + 1) * sizeof *more);
-        if (!more) return cli_error("generate: not enough memory for the prompts");
+        if (!more) return cli_refuse("not enough memory for the prompts");
         p->tokens = more;
         if (count && mha_tokenizer_encode(ctx, tokenizer, more + all, count, &count, p->text[n], length, NULL))
-            return cli_error("generate: prompt %lld: %s", (long long)n + 1, mha_context_error(ctx));
+            return cli_refuse("prompt %lld: %s", (long long)n + 1, cli_reason(ctx));
         all += count;
     }
     p->starts[p->count] = all;
@@ -41,11 +41,10 @@ static bool read_ids(generate_prompts *p, const generate_request *r)
     size_t room = 1;
     int64_t all = 0;
     for (int n = 0; n < r->ids.count; n++) room += strlen(r->ids.all[n]) / 2 + 1;
-    if (!(p->tokens = malloc(room * sizeof *p->tokens)))
-        return cli_error("generate: not enough memory for the prompts");
+    if (!(p->tokens = malloc(room * sizeof *p->tokens))) return cli_refuse("not enough memory for the prompts");
     for (p->count = 0; p->count < r->ids.count; p->count++) {
         p->starts[p->count] = all;
-        const cli_given given = {.command = "generate", .name = "--ids", .value = r->ids.all[p->count]};
+        const cli_given given = {.name = "--ids", .value = r->ids.all[p->count]};
         if (!language_ids(&given, p->tokens, &all)) return false;
     }
     p->starts[p->count] = all;
@@ -57,12 +56,12 @@ bool generate_read(generate_prompts *p, mha_context *ctx, const generate_request
     language_texts given = {0};
     bool good = true;
     for (int n = 0; good && n < r->texts.count; n++)
-        good = language_add(&given, "generate", r->texts.all[n], strlen(r->texts.all[n]));
-    if (good && r->file) good = language_add_lines(&given, "generate", r->file, "prompt");
+        good = language_add(&given, r->texts.all[n], strlen(r->texts.all[n]));
+    if (good && r->file) good = language_add_lines(&given, r->file, "prompt");
     p->text = given.all, p->count = given.count;
     if (!good) return false;
     int64_t most = r->ids.count ? r->ids.count : p->count;
     if (!(p->starts = calloc((size_t)most + 1, sizeof *p->starts)))
-        return cli_error("generate: not enough memory for the prompts");
+        return cli_refuse("not enough memory for the prompts");
     return r->ids.count ? read_ids(p, r) : encode(p, ctx, tokenizer);
 }

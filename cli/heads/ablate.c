@@ -154,7 +154,7 @@ bool ablation_make(ablation *a, mha_context *ctx, mha_model *model, const mha_da
     progress_begin("switching off %" PRId64 " head%s, in %zu cases", a->heads, plural(a->heads), cases);
     if (ok &&
         mha_model_ablate(ctx, model, a->scores, a->correct, a->labels, off, (int64_t)cases, data, MHA_DATA_TEST, &how))
-        ok = cli_error("%s: %s", path, mha_context_error(ctx));
+        ok = cli_error("%s: %s", path, cli_reason(ctx));
     else if (!ok || !compare_importance(a, s))
         ok = cli_error("not enough memory to switch %d heads off", (int)a->heads);
     progress_end();

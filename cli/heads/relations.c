@@ -45,7 +45,7 @@ static bool add_sentence(result *r, mha_context *ctx, const mha_tokenizer *token
     tokens *t = &r->tokens;
     mha_encoding *e = NULL;
     if (mha_encoding_make(ctx, &e, tokenizer, r->file.text + s->text, (size_t)s->length, NULL, 0, NULL))
-        return cli_error("heads: sentence %" PRId64 ": %s", n + 1, mha_context_error(ctx));
+        return cli_refuse("sentence %" PRId64 ": %s", n + 1, cli_reason(ctx));
     int64_t count = mha_encoding_count(e);
     while (t->count + count > t->room) {
         t->room = 2 * t->room + 4096;
@@ -55,7 +55,7 @@ static bool add_sentence(result *r, mha_context *ctx, const mha_tokenizer *token
         if (words) t->words = words;
         if (!ids || !words) {
             mha_encoding_free(e);
-            return cli_error("heads: not enough memory for the tokens");
+            return cli_refuse("not enough memory for the tokens");
         }
     }
     for (int64_t i = 0; i < count; i++, t->count++) {
@@ -72,7 +72,7 @@ static bool take_tokens(result *r, mha_context *ctx, const mha_tokenizer *tokeni
 {
     const conllu *c = &r->file;
     r->tokens.starts = calloc((size_t)c->count + 1, sizeof *r->tokens.starts);
-    if (!r->tokens.starts) return cli_error("heads: not enough memory for the tokens");
+    if (!r->tokens.starts) return cli_refuse("not enough memory for the tokens");
     for (int64_t n = 0; n < c->count; n++)
         if (!add_sentence(r, ctx, tokenizer, n)) return false;
     return true;
@@ -225,8 +225,8 @@ static bool measure(result *found, const text_request *r, session *s)
         found->heads += mha_model_attention_get(s->model, n).heads;
     bool ok = links && !mha_relations_make(s->ctx, &found->of, s->model, &text, found->tokens.words, links,
                                            c->link_count, c->relation_count);
-    if (!links) cli_error("heads: not enough memory for the links");
-    else if (!ok) cli_error("%s: %s", r->from->file, mha_context_error(s->ctx));
+    if (!links) cli_refuse("not enough memory for the links");
+    else if (!ok) cli_error("%s: %s", r->from->file, cli_reason(s->ctx));
     found->seconds = cli_clock() - start;
     free(links);
     return ok;
@@ -238,9 +238,9 @@ bool text_relations(const text_request *r, session *s)
     result found = {0};
     mha_tokenizer *tokenizer = NULL;
     term t = term_detect(r->when);
-    bool ok = s->about.vocabulary || cli_error("heads: %s: the model does not read text", r->from->file);
+    bool ok = s->about.vocabulary || cli_refuse("%s: the model does not read text", r->from->file);
     if (ok && !tokenizer_open(&tokenizer, s->ctx, r->from->file, r->tokenizer, false))
-        ok = cli_error("%s", mha_context_error(s->ctx));
+        ok = cli_error("%s", cli_reason(s->ctx));
     if (ok && !conllu_read(&found.file, r->relations, r->windows ? r->windows : SENTENCES, error, sizeof error))
         ok = cli_error("%s", error);
     ok = ok && take_tokens(&found, s->ctx, tokenizer) && measure(&found, r, s) &&

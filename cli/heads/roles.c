@@ -35,7 +35,7 @@ bool roles_make(roles *r, mha_context *ctx, mha_model *model, const mha_data *da
     bool made = !mha_roles_make(ctx, &r->of, model, data, MHA_DATA_TEST, &options) && take(r, ctx);
     progress_end();
     if (made) return true;
-    cli_error("%s: %s", path, mha_context_error(ctx));
+    cli_error("%s: %s", path, cli_reason(ctx));
     roles_free(r);
     return false;
 }

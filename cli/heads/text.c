@@ -1,7 +1,6 @@
 /* The survey of a text model for the command: opening, measuring, printing. */
 #include "cli/heads/text_ablate.h"
 #include "cli/common/cli.h"
-#include "cli/common/wording.h"
 #include "cli/maps/text.h"
 #include "io/json.h"
 #include "cli/terminal/progress.h"
@@ -38,11 +37,7 @@ static bool measure(text_survey *s, const texts *t, const mha_text_options *o, c
     progress_begin("measuring the heads of %s", r->from->file);
     bool made = !mha_text_survey_make(t->ctx, &s->of, t->model, &t->of, o) && take_heads(s, t->ctx);
     progress_end();
-    if (!made) {
-        static const wording words[] = {{"options.window", "--window"}, {NULL, NULL}};
-        char line[600];
-        return cli_error("%s: %s", r->from->file, wording_apply(line, sizeof line, mha_context_error(t->ctx), words));
-    }
+    if (!made) return cli_error("%s: %s", r->from->file, cli_reason(t->ctx));
     s->audio = s->info.audio;
     if (s->window && !s->pair) s->unused = s->tokens - s->info.windows * (s->window - o->before_count - o->after_count);
     s->seconds = cli_clock() - start;
@@ -98,7 +93,7 @@ static bool show(const text_request *r, const text_survey *s, const text_ablatio
 static bool names_file(const char *text)
 {
     if (!strcmp(text, "-") || !access(text, F_OK) || errno != ENOENT) return true;
-    return cli_error("heads: --text names a file with the text, and there is none called '%s'", text);
+    return cli_refuse("--text names a file with the text, and there is none called '%s'", text);
 }
 
 /* Reads the text, or the sound, into `t`. */
@@ -135,8 +130,7 @@ static bool work(const text_request *r, texts *t)
 bool text_heads(const text_request *r, session *s)
 {
     texts t = {0};
-    texts_from from = {.command = "heads",
-                       .model = r->from->file,
+    texts_from from = {.model = r->from->file,
                        .tokenizer = r->tokenizer,
                        .lines = r->windows ? r->windows : WINDOWS,
                        .new_tokens = r->window ? r->window : NEW_TOKENS,

@@ -20,11 +20,11 @@ bool text_ablation_make(text_ablation *a, const texts *t, const mha_text_options
     bool *off = calloc((size_t)((heads + 1) * heads), sizeof *off);
     a->scores = calloc((size_t)heads + 1, sizeof *a->scores);
     bool ok = off && a->scores;
-    if (!ok) cli_error("heads: not enough memory to switch %" PRId64 " heads off", heads);
+    if (!ok) cli_refuse("not enough memory to switch %" PRId64 " heads off", heads);
     for (int64_t n = 0; off && n < heads; n++) off[(n + 1) * heads + n] = true;
     progress_begin("switching off %" PRId64 " head%s, one at a time", heads, plural(heads));
     if (ok && mha_text_ablate(t->ctx, t->model, a->scores, off, heads + 1, &t->of, o))
-        ok = cli_error("%s: %s", file, mha_context_error(t->ctx));
+        ok = cli_error("%s: %s", file, cli_reason(t->ctx));
     progress_end();
     free(off);
     a->seconds = cli_clock() - start;

@@ -228,36 +228,17 @@ static void put_json(const machine *m)
     printf("  ]\n}\n");
 }
 
-static void help(void)
-{
-    puts("Examples:\n"
-         "  mha info              describe this machine and what the library uses\n"
-         "  mha info --json       the same as one JSON object\n"
-         "  MHA_ISA=scalar mha info\n"
-         "                        test for an instruction set (exit 2 if unavailable)\n"
-         "\n"
-         "Usage: mha info [OPTIONS]\n"
-         "  --json                print one JSON object\n"
-         "\n"
-         "Prints the version, the architecture, the processor, the number of threads, the\n"
-         "GPUs or why none can be used, the known instruction sets, whether this build and\n"
-         "this machine have them, and which one is used.\n"
-         "\n"
-         "JSON keys: version, architecture, processor, cores, threads,\n"
-         "gpus: [{device, description}], gpu_reason (null if there are GPUs), isa,\n"
-         "isa_reason (\"best\" or \"MHA_ISA\"), isas: [{name, needs, built, available, used}].");
-}
+/* ---- The command ------------------------------------------------------------------------------------------------ */
 
-int cmd_info(int argc, char **argv)
-{
-    typedef struct request {
-        bool json;
-    } request;
-    static const cli_option options[] = {CLI_FLAG("--json", request, json), CLI_END};
-    request r = {false};
-    int stop = cli_parse("info", argc, argv, options, help, &r);
-    if (stop) return stop - 1;
+typedef struct request {
+    bool json;
+} request;
 
+static const cli_option options[] = {{CLI_JSON(request, json)}, CLI_END};
+
+static int describe_machine(void *asked)
+{
+    const request *r = asked;
     mha_context *ctx = cli_context();
     if (!ctx) return CLI_USAGE;
     const char *forced = getenv("MHA_ISA");
@@ -267,8 +248,27 @@ int cmd_info(int argc, char **argv)
                  .isa = mha_context_isa(ctx),
                  .forced = forced && *forced ? forced : NULL};
     name_processor(m.processor, sizeof m.processor);
-    if (r.json) put_json(&m);
+    if (r->json) put_json(&m);
     else put_text(&m);
     mha_context_free(ctx);
     return CLI_OK;
 }
+
+const cli_command info_command = {
+    .name = "info",
+    .summary = "show version, processor, GPUs and instruction sets",
+    .usage = "[OPTIONS]",
+    .examples = "  mha info              describe this machine and what the library uses\n"
+                "  mha info --json       the same as one JSON object\n"
+                "  MHA_ISA=scalar mha info\n"
+                "                        test for an instruction set (exit 2 if unavailable)\n",
+    .notes = "Prints the version, the architecture, the processor, the number of threads, the\n"
+             "GPUs or why none can be used, the known instruction sets, whether this build and\n"
+             "this machine have them, and which one is used.\n"
+             "\n"
+             "JSON keys: version, architecture, processor, cores, threads,\n"
+             "gpus: [{device, description}], gpu_reason (null if there are GPUs), isa,\n"
+             "isa_reason (\"best\" or \"MHA_ISA\"), isas: [{name, needs, built, available, used}].\n",
+    .options = options,
+    .request_size = sizeof(request),
+    .run = describe_machine};

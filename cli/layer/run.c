@@ -177,7 +177,7 @@ static bool compute(making *m, mha_layer *layer, const layer_request *r)
     }
     give_all(&there, &c, m->parameters);
     if (!there.status) there.status = call(m->ctx, &c, r->grad);
-    bool done = device_end(&there) || cli_error("%s: %s", r->input, mha_context_error(m->ctx));
+    bool done = device_end(&there) || cli_error("%s: %s", r->input, cli_reason(m->ctx));
     mha_layer_free(copy);
     return done;
 }

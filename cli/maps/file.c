@@ -14,7 +14,7 @@ enum {
     BELOW = 38,
     HEADING = 24
 }; /* heights of the text above and below the maps of a panel, and of a row heading */
-const cli_name maps_formats[] = {{"terminal", MAPS_TERMINAL}, {"png", MAPS_PNG}, {"svg", MAPS_SVG}, {NULL, 0}};
+const cli_word maps_formats[] = {{"terminal", MAPS_TERMINAL}, {"png", MAPS_PNG}, {"svg", MAPS_SVG}, {NULL, 0}};
 static const scale_colour grey = {150, 150, 155};
 
 typedef struct layout {
@@ -154,13 +154,13 @@ bool maps_write(const char *path, maps_format format, const maps_sheet *sheet, c
 
 /* ---- Options ---------------------------------------------------------------------------------------------------- */
 
-bool maps_can_write(const char *command, maps_format format, const char *path, const char *const *inputs)
+bool maps_can_write(maps_format format, const char *path, const char *const *inputs)
 {
     for (; path && *inputs; inputs++)
-        if (cli_is_output(command, path, *inputs, "input")) return false;
-    if (format == MAPS_TERMINAL && path) cli_error("%s: -o needs --format png or svg", command);
+        if (cli_is_output(path, *inputs, "input")) return false;
+    if (format == MAPS_TERMINAL && path) cli_refuse("-o needs --format png or svg");
     else if (format != MAPS_TERMINAL && !path)
-        cli_error("%s: missing -o FILE for --format %s", command, format == MAPS_PNG ? "png" : "svg");
+        cli_refuse("missing -o FILE for --format %s", format == MAPS_PNG ? "png" : "svg");
     else if (format == MAPS_PNG && !nn_image_knows_png())
         cli_error("%s: PNG needs a build with libpng (Debian: libpng-dev); --format svg does not", path);
     else return !path || cli_can_write(path);

@@ -17,7 +17,11 @@
 
 typedef enum maps_format { MAPS_TERMINAL, MAPS_PNG, MAPS_SVG } maps_format;
 
-extern const cli_name maps_formats[]; /* of --format */
+extern const cli_word maps_formats[];
+
+#define MAPS_FORMAT_ROW(type, field) \
+    "--format", "FORMAT", "format of the maps:", CLI_CHOICE(type, field, maps_formats), .preset = "terminal"
+#define MAPS_OUT_ROW(type, field) CLI_OUT, "FILE", "output file for --format png or svg", CLI_FILE(type, field)
 
 typedef struct maps_map {
     const float *values; /* (rows,columns), not negative; NULL for none */
@@ -47,6 +51,6 @@ bool maps_write(const char *path, maps_format format, const maps_sheet *sheet, c
 
 /* Checks that -o fits the format and is not one of the inputs, which end with NULL. Prints an error and returns false
  * otherwise. */
-bool maps_can_write(const char *command, maps_format format, const char *path, const char *const *inputs);
+bool maps_can_write(maps_format format, const char *path, const char *const *inputs);
 
 #endif

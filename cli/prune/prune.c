@@ -13,57 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static void help(void)
-{
-    puts("Examples:\n"
-         "  mha prune vit.safetensors --max-drop 0.3 -o small.safetensors\n"
-         "                        remove heads until accuracy drops by 0.3 points\n"
-         "  mha prune vit.safetensors --heads 16 -o small.safetensors --curves small.svg\n"
-         "                        keep 16 heads; plot the accuracy after each round\n"
-         "  mha prune vit.safetensors --heads 16 --tune 0 --epochs 0 -o small.safetensors\n"
-         "                        remove heads without any fine-tuning\n"
-         "  mha prune gpt2 --without 1.3,2.0 -o small.safetensors\n"
-         "                        remove two heads of a text model\n"
-         "\n"
-         "Usage: mha prune FILE (--heads N | --max-drop POINTS) -o FILE [OPTIONS]\n"
-         "       mha prune MODEL --without HEADS -o FILE\n"
-         "  --heads N             heads to keep, over all blocks\n"
-         "  --max-drop POINTS     stop when held-out accuracy has dropped by this much;\n"
-         "                        0.3 is from 99 % to 98.7 %\n"
-         "  --without HEADS       of a model of the transformers library: exactly these\n"
-         "                        heads, without any data. Heads that share keys and\n"
-         "                        values go together\n"
-         "  -o FILE               the pruned model, not a file of MODEL\n"
-         "  --data DIR            folder with MNIST's four files, or 'synthetic[:N]' for N\n"
-         "                        synthetic digits. Default: the folder of\n"
-         "                        './dev data mnist', or else 'synthetic'\n"
-         "  --rounds N            number of rounds, each removing at least one head\n"
-         "                        (default: one head per round)\n"
-         "  --tune STEPS          fine-tuning steps after each round (50); 0 for none\n"
-         "  --epochs X            fine-tuning epochs after the last round (1); 0 for none\n"
-         "  --sample N            training images used to rank the heads (1000)\n"
-         "  --seed N              seed of the image order in fine-tuning (1)\n" CLI_HELP_DTYPE CLI_HELP_THREADS
-         "  --curves FILE.svg     plot of accuracy over the number of heads\n"
-         "  --json                print one JSON object; not with --without\n" MODEL_HELP_HEADS "\n" MODEL_HELP_FILE
-         "\n"
-         "The held-out images are the last twelfth of the training set: 5000 for MNIST.\n"
-         "The test set is evaluated once before and once after pruning. Each round ranks\n"
-         "all heads by importance and removes the least important ones, but never the\n"
-         "last head of a block. With --max-drop, the round that drops too far is undone\n"
-         "and ends the run.\n"
-         "\n"
-         "Heads are named BLOCK.HEAD, both counted from 0: 1.3 is head 3 of block 1 of\n"
-         "FILE. The heads of a pruned block are renumbered: if 1.0 is removed, 1.3\n"
-         "becomes 1.2.\n"
-         "\n"
-         "JSON keys: model, out, data, synthetic, heads_before, heads, block_heads,\n"
-         "parameters_before, parameters, rounds: [{round, heads, gone: [{block, head}],\n"
-         "cut, learnt, taken_back}], test_before, test, seconds, threads, isa. gone lists\n"
-         "the removed heads; cut and learnt are the scores before and after fine-tuning,\n"
-         "each {images, correct, accuracy, loss}; taken_back means undone. A last round\n"
-         "without removed heads is the fine-tuning at the end.");
-}
-
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
 typedef struct request {
@@ -78,24 +27,35 @@ typedef struct request {
 } request;
 
 static const cli_option options[] = {
-    CLI_TEXT("FILE", request, from.file),
-    CLI_NUMBER("--heads", request, heads, 1, MODEL_HEADS_MOST),
-    CLI_REAL("--max-drop", request, points, 0, 100, "a number of points from 0 to 100"),
-    CLI_TEXT("--without", request, without),
-    CLI_OUT(request, out),
-    CLI_NAME("--data", request, from.folder),
-    CLI_NUMBER("--rounds", request, how.rounds, 1, 1 << 20),
-    CLI_NUMBER("--tune", request, how.tune, 0, 1000000),
-    CLI_REAL("--epochs", request, epochs, 0, 1000, "a number from 0 to 1000"),
-    CLI_NUMBER("--sample", request, how.sample, 1, 10000000),
-    CLI_NUMBER("--seed", request, how.seed, 0, 1000000000),
-    CLI_DTYPE(request, from.type),
-    CLI_THREADS(request, from.threads),
-    CLI_NUMBER(MODEL_HEADS, request, from.heads, 1, MODEL_HEADS_MOST),
-    CLI_FILE("--curves --curve", request, curve),
-    CLI_FLAG("--json", request, json),
-    CLI_END,
-};
+    {"FILE", "FILE", MODEL_HELP, CLI_TEXT(request, from.file), .noun = "model", .required = true},
+    {"--heads", "N", "heads to keep, over all blocks", CLI_NUMBER(request, heads, 1, MODEL_HEADS_MOST),
+     .required = true, .unless = "--max-drop --without", .excludes = "--max-drop", .argument = "options.keep"},
+    {"--max-drop", "POINTS", "stop when held-out accuracy has dropped by this much; 0.3 is from 99 % to 98.7 %",
+     CLI_REAL(request, points, 0, 100, "a number of points from 0 to 100")},
+    {"--without", "HEADS",
+     "of a model of the transformers library: exactly these heads, without any data. Heads that share keys and values "
+     "go "
+     "together",
+     CLI_TEXT(request, without), .excludes = "--heads --max-drop --curves --json --data",
+     .why = "--without removes exactly the heads that it names"},
+    {CLI_OUT, "FILE", "the pruned model, not a file of MODEL", CLI_FILE(request, out), .required = true},
+    {DATA_ROW("folder with MNIST's four files, or 'synthetic[:N]' for N synthetic digits", request, from.folder)},
+    {"--rounds", "N", "number of rounds, each removing at least one head", CLI_NUMBER(request, how.rounds, 1, 1 << 20),
+     .otherwise = "one head per round", .argument = "options.rounds"},
+    {"--tune", "STEPS", "fine-tuning steps after each round; 0 for none", CLI_NUMBER(request, how.tune, 0, 1000000),
+     .otherwise = "50", .argument = "options.tune"},
+    {"--epochs", "X", "fine-tuning epochs after the last round; 0 for none",
+     CLI_REAL(request, epochs, 0, 1000, "a number from 0 to 1000"), .preset = "1"},
+    {"--sample", "N", "training images used to rank the heads", CLI_NUMBER(request, how.sample, 1, 10000000),
+     .otherwise = "1000", .argument = "options.sample"},
+    {"--seed", "N", "seed of the image order in fine-tuning", CLI_NUMBER(request, how.seed, 0, 1000000000),
+     .otherwise = "1", .argument = "options.seed"},
+    {CLI_DTYPE(request, from.type)},
+    {CLI_THREADS(request, from.threads)},
+    {"--curves --curve", "FILE.svg", "plot of accuracy over the number of heads", CLI_FILE(request, curve)},
+    {CLI_JSON(request, json)},
+    {MODEL_HEADS_ROW(MODEL_HEADS, request, from.heads)},
+    CLI_END};
 
 /* Whether the output would replace the model or a file of its folder, or, as model.safetensors, be read instead of its
  * shards; prints an error if so. */
@@ -103,27 +63,19 @@ static bool is_of_model(const char *output, const char *model)
 {
     struct stat about;
     char whole[PATH_MAX];
-    if (cli_is_output("prune", output, model, "model")) return true;
+    if (cli_is_output(output, model, "model")) return true;
     snprintf(whole, sizeof whole, "%s/model.safetensors", model);
     if (stat(model, &about) || !S_ISDIR(about.st_mode) || !output_same(output, whole)) return false;
-    cli_error("prune: the output %s is a file of the model's folder; choose another file", output);
+    cli_refuse("the output %s is a file of the model's folder; choose another file", output);
     return true;
 }
 
-static bool check_request(const request *r)
+/* Whether the files can be written and are no input; prints an error if not. */
+static bool can_write(const request *r)
 {
-    if (!r->from.file) cli_error("prune: missing model; usage: mha prune FILE --max-drop 0.3 -o FILE");
-    else if (r->without && (r->heads || r->points >= 0 || r->curve || r->json || r->from.folder))
-        cli_error("prune: --without removes the heads that it names; only -o and --threads can be added");
-    else if (!r->without && !r->heads && r->points < 0) cli_error("prune: missing --heads N or --max-drop POINTS");
-    else if (r->heads && r->points >= 0) cli_error("prune: --heads and --max-drop cannot be combined");
-    else if (!r->out) cli_error("prune: missing -o FILE");
-    else if (r->curve && output_same(r->curve, r->out))
-        cli_error("prune: -o and --curves are the same file, %s", r->out);
-    else
-        return !is_of_model(r->out, r->from.file) && cli_can_write(r->out) &&
-               (!r->curve || (!is_of_model(r->curve, r->from.file) && cli_can_write(r->curve)));
-    return false;
+    if (r->curve && output_same(r->curve, r->out)) return cli_refuse("-o and --curves are the same file, %s", r->out);
+    return !is_of_model(r->out, r->from.file) && cli_can_write(r->out) &&
+           (!r->curve || (!is_of_model(r->curve, r->from.file) && cli_can_write(r->curve)));
 }
 
 /* ---- The run ---------------------------------------------------------------------------------------------------- */
@@ -147,13 +99,13 @@ static bool fit(request *r, const mha_model_info *model, int64_t train)
     r->how.keep = r->heads ? r->heads : model->blocks;
     if (all == model->blocks) cli_error("%s: every block has a single head, so none can be removed", r->from.file);
     else if (r->how.keep < model->blocks || r->how.keep >= all)
-        cli_error("prune: --heads must be from %lld, one per block, to %lld, one less than in %s, not %lld",
-                  (long long)model->blocks, (long long)all - 1, r->from.file, (long long)r->heads);
+        cli_refuse("--heads must be from %lld, one per block, to %lld, one less than in %s, not %lld",
+                   (long long)model->blocks, (long long)all - 1, r->from.file, (long long)r->heads);
     else if (r->how.rounds > all - r->how.keep)
-        cli_error("prune: --rounds must be from 1 to %lld, the number of heads to remove, not %lld",
-                  (long long)(all - r->how.keep), (long long)r->how.rounds);
+        cli_refuse("--rounds must be from 1 to %lld, the number of heads to remove, not %lld",
+                   (long long)(all - r->how.keep), (long long)r->how.rounds);
     else if (!r->how.held_out)
-        cli_error("prune: %lld training images are too few; at least 12 are needed", (long long)images);
+        cli_refuse("%lld training images are too few; at least 12 are needed", (long long)images);
     else if (strcmp(model->activation, "linear") == 0)
         cli_error("%s: cannot train a model without an activation, so the importance of its heads is unknown",
                   r->from.file);
@@ -181,7 +133,7 @@ static bool begin_report(prune_report *s, const request *r, const session *of)
     for (int64_t l = 0; s->block_heads && l < s->blocks; l++)
         s->block_heads[l] = mha_model_attention_get(of->model, l).heads;
     if (s->entries && s->block_heads) return true;
-    return cli_error("prune: not enough memory for %s", r->from.file);
+    return cli_refuse("not enough memory for %s", r->from.file);
 }
 
 static void end_report(prune_report *s)
@@ -222,7 +174,7 @@ static bool write_model(const prune_report *s, mha_context *ctx)
     o.notes = notes;
     o.note_count = 2;
     if (!mha_model_save(ctx, s->smaller, s->out, &o)) return true;
-    return cli_error("%s", mha_context_error(ctx));
+    return cli_error("%s", cli_reason(ctx));
 }
 
 static bool score_test(prune_report *s, const session *of, mha_model *model, mha_score *score)
@@ -247,13 +199,12 @@ static bool go(const request *r, const session *of, prune_report *s, mha_model *
               score_test(s, of, *smaller, &s->after);
     prune_print_clear(s);
     s->seconds = cli_clock() - start;
-    if (!ok || s->failed)
-        return cli_error("%s: %s", r->from.file, ok ? "not enough memory" : mha_context_error(of->ctx));
+    if (!ok || s->failed) return cli_error("%s: %s", r->from.file, ok ? "not enough memory" : cli_reason(of->ctx));
     mha_model_info left = model_about(of->ctx, *smaller);
     s->smaller = *smaller;
     s->heads_left = left.heads;
     s->parameters_left = left.parameters;
-    if (s->heads_left == s->heads) cli_error("prune: --max-drop allows no removal; %s is the unchanged model", r->out);
+    if (s->heads_left == s->heads) cli_refuse("--max-drop allows no removal; %s is the unchanged model", r->out);
     if (!write_model(s, of->ctx)) return false;
     if (!r->curve || prune_curve_write(s, r->curve, error, sizeof error)) return true;
     return cli_error("%s", error);
@@ -265,16 +216,15 @@ static bool go(const request *r, const session *of, prune_report *s, mha_model *
 static int remove_named(const request *r)
 {
     session s = {.ctx = NULL};
-    const cli_given given = {.command = "prune", .name = "--without", .value = r->without};
+    const cli_given given = {.name = "--without", .value = r->without};
     nn_file_lock lock = {.taken = false};
     bool *keep = NULL;
-    bool ok =
-        output_claim(&lock, r->out) && session_open(&s, "prune", &r->from) && (keep = head_list_parse(&given, &s));
+    bool ok = output_claim(&lock, r->out) && session_open(&s, &r->from) && (keep = head_list_parse(&given, &s));
     int64_t left = 0;
     for (int64_t n = 0; ok && n < s.about.heads; n++) left += keep[n] = !keep[n];
     nn_file_lock_free(&lock); /* the library takes its own */
     if (ok && mha_model_save_pruned(s.ctx, s.model, r->out, keep, s.about.heads))
-        ok = cli_error("%s: %s", r->from.file, mha_context_error(s.ctx));
+        ok = cli_error("%s: %s", r->from.file, cli_reason(s.ctx));
     if (ok)
         cli_print(stdout, "%s: %lld of %lld head%s\n", r->out, (long long)left, (long long)s.about.heads,
                   plural(s.about.heads));
@@ -283,23 +233,21 @@ static int remove_named(const request *r)
     return ok ? CLI_OK : CLI_USAGE;
 }
 
-int cmd_prune(int argc, char **argv)
+static int run_prune(void *asked)
 {
-    request r = {.how = MHA_PRUNE_DEFAULTS, .points = -1, .epochs = 1};
-    int stop = cli_parse("prune", argc, argv, options, help, &r);
-    if (stop) return stop - 1;
-    if (!check_request(&r)) return CLI_USAGE;
-    if (r.without) return remove_named(&r);
+    request *r = asked;
+    if (!can_write(r)) return CLI_USAGE;
+    if (r->without) return remove_named(r);
 
     session s = {.ctx = NULL};
     mha_model *smaller = NULL;
     nn_file_lock locks[2] = {{.taken = false}};
     prune_report report = {.count = 0};
-    bool ok = output_claim(&locks[0], r.out) && output_claim(&locks[1], r.curve) &&
-              session_open(&s, "prune", &r.from) && reads_images(&s) && session_open_data(&s, false) &&
-              fit(&r, &s.about, s.set.train) && output_fits(r.out, s.about.file_bytes) &&
-              output_fits(r.curve, OUTPUT_CURVES) && begin_report(&report, &r, &s) && go(&r, &s, &report, &smaller);
-    if (ok && r.json) prune_print_json(&report);
+    bool ok = output_claim(&locks[0], r->out) && output_claim(&locks[1], r->curve) && session_open(&s, &r->from) &&
+              reads_images(&s) && session_open_data(&s, false) && fit(r, &s.about, s.set.train) &&
+              output_fits(r->out, s.about.file_bytes) && output_fits(r->curve, OUTPUT_CURVES) &&
+              begin_report(&report, r, &s) && go(r, &s, &report, &smaller);
+    if (ok && r->json) prune_print_json(&report);
     else if (ok) prune_print_text(&report);
     for (int i = 0; i < 2; i++) nn_file_lock_free(&locks[i]);
     end_report(&report);
@@ -307,3 +255,38 @@ int cmd_prune(int argc, char **argv)
     session_close(&s);
     return ok ? CLI_OK : CLI_USAGE;
 }
+
+static const request defaults = {.how = MHA_PRUNE_DEFAULTS, .points = -1};
+
+const cli_command prune_command = {
+    .name = "prune",
+    .summary = "remove the least important heads of a model",
+    .usage = "FILE (--heads N | --max-drop POINTS) -o FILE [OPTIONS]\nMODEL --without HEADS -o FILE",
+    .examples = "  mha prune vit.safetensors --max-drop 0.3 -o small.safetensors\n"
+                "                        remove heads until accuracy drops by 0.3 points\n"
+                "  mha prune vit.safetensors --heads 16 -o small.safetensors --curves small.svg\n"
+                "                        keep 16 heads; plot the accuracy after each round\n"
+                "  mha prune vit.safetensors --heads 16 --tune 0 --epochs 0 -o small.safetensors\n"
+                "                        remove heads without any fine-tuning\n"
+                "  mha prune gpt2 --without 1.3,2.0 -o small.safetensors\n"
+                "                        remove two heads of a text model\n",
+    .notes = "The held-out images are the last twelfth of the training set: 5000 for MNIST.\n"
+             "The test set is evaluated once before and once after pruning. Each round ranks\n"
+             "all heads by importance and removes the least important ones, but never the\n"
+             "last head of a block. With --max-drop, the round that drops too far is undone\n"
+             "and ends the run.\n"
+             "\n"
+             "Heads are named BLOCK.HEAD, both counted from 0: 1.3 is head 3 of block 1 of\n"
+             "FILE. The heads of a pruned block are renumbered: if 1.0 is removed, 1.3\n"
+             "becomes 1.2.\n"
+             "\n"
+             "JSON keys: model, out, data, synthetic, heads_before, heads, block_heads,\n"
+             "parameters_before, parameters, rounds: [{round, heads, gone: [{block, head}],\n"
+             "cut, learnt, taken_back}], test_before, test, seconds, threads, isa. gone lists\n"
+             "the removed heads; cut and learnt are the scores before and after fine-tuning,\n"
+             "each {images, correct, accuracy, loss}; taken_back means undone. A last round\n"
+             "without removed heads is the fine-tuning at the end.\n",
+    .options = options,
+    .request_size = sizeof(request),
+    .defaults = &defaults,
+    .run = run_prune};

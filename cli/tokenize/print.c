@@ -60,7 +60,7 @@ bool tokenize_print_json(const tokenize_request *r, const mha_tokenizer_info *ab
         nn_buffer_printf(&out, ", \"type\": %d, \"special\": %s}", t.type, t.special ? "true" : "false");
     }
     nn_buffer_puts(&out, count ? "\n  ]\n}\n" : "]\n}\n");
-    return language_put(&out, "tokenize");
+    return language_put(&out);
 }
 
 bool tokenize_print_text(const tokenize_request *r, const char *text, size_t length)
@@ -70,12 +70,12 @@ bool tokenize_print_text(const tokenize_request *r, const char *text, size_t len
         nn_buffer_puts(&out, "{\"text\": ");
         language_quote(&out, text, length);
         nn_buffer_puts(&out, "}\n");
-        return language_put(&out, "tokenize");
+        return language_put(&out);
     }
     if (!isatty(STDOUT_FILENO)) {
         nn_buffer_put(&out, text, length);
         nn_buffer_putc(&out, '\n');
-        return language_put(&out, "tokenize");
+        return language_put(&out);
     }
     while (length) { /* line by line, as line feeds stay */
         const char *end = memchr(text, '\n', length);
@@ -92,5 +92,5 @@ bool tokenize_print_text(const tokenize_request *r, const char *text, size_t len
         text += n + (end != NULL);
         length -= n + (end != NULL);
     }
-    return language_put(&out, "tokenize");
+    return language_put(&out);
 }

@@ -5,7 +5,7 @@
 #include <mha_text.h>
 
 typedef struct tokenize_request {
-    const char *tokenizer, *text, *pair, *extra; /* NULL if not given */
+    const char *tokenizer, *text, *pair; /* NULL if not given */
     const char *file, *decode, *train, *out;
     int64_t vocab;
     bool json, no_special, literal, target, cased;

@@ -42,7 +42,7 @@ static void say(loop *l, const char *what, const char *then)
 /* After an error with the checkpoint. If another process has replaced it, the run cannot be resumed. */
 static void say_unsaved(loop *l, const char *then)
 {
-    say(l, mha_context_error(l->s->ctx), mha_checkpoint_is_lost(l->s->file) ? "" : then);
+    say(l, cli_reason(l->s->ctx), mha_checkpoint_is_lost(l->s->file) ? "" : then);
 }
 
 static bool save(loop *l)
@@ -109,15 +109,15 @@ static int diverged(loop *l, const char *what, double value, int64_t epoch, int6
     train_end end = {.diverged = true};
     if (l->s->sweep) return hand_over(l, &end) ? TRAIN_DIVERGED : CLI_USAGE;
     train_progress_clear(&l->view);
-    cli_error("train: %s is %g in epoch %lld, step %lld, at learning rate %g; %s %s; try a smaller --lr", what, value,
-              (long long)epoch + 1, (long long)step, rate, l->s->out,
-              l->saved ? "holds the last checkpoint" : "has not been written");
+    cli_refuse("%s is %g in epoch %lld, step %lld, at learning rate %g; %s %s; try a smaller --lr", what, value,
+               (long long)epoch + 1, (long long)step, rate, l->s->out,
+               l->saved ? "holds the last checkpoint" : "has not been written");
     return CLI_FAILED;
 }
 
 static int failed(loop *l)
 {
-    say(l, "train: ", mha_context_error(l->s->ctx));
+    say(l, "train: ", cli_reason(l->s->ctx));
     return CLI_FAILED;
 }
 
@@ -148,11 +148,11 @@ static int interrupted(loop *l)
     const char *data = s->data, *log = s->log, *curves = s->curves;
     train_progress_clear(&l->view);
     if (s->sweep) return TRAIN_STOPPED;
-    cli_error("train: interrupted after %lld of %lld epochs and %lld of %lld steps; to continue: %s train vit --resume "
-              "-o %s%s%s%s%s%s%s",
-              epoch, (long long)t->epochs, step, (long long)t->steps_per_epoch, cli_program(), s->out,
-              data ? " --data " : "", data ? data : "", log ? " --log " : "", log ? log : "",
-              curves ? " --curves " : "", curves ? curves : "");
+    cli_refuse("interrupted after %lld of %lld epochs and %lld of %lld steps; to continue: %s train vit --resume "
+               "-o %s%s%s%s%s%s%s",
+               epoch, (long long)t->epochs, step, (long long)t->steps_per_epoch, cli_program(), s->out,
+               data ? " --data " : "", data ? data : "", log ? " --log " : "", log ? log : "",
+               curves ? " --curves " : "", curves ? curves : "");
     return TRAIN_STOPPED;
 }
 

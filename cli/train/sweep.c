@@ -28,14 +28,17 @@ typedef struct work {
     char json[PATH_ROOM], svg[PATH_ROOM], path[PATH_ROOM];
 } work;
 
-static bool fail(const work *w, const char *before) { return cli_error("%s%s", before, mha_context_error(w->ctx)); }
+static bool refuse(const work *w) { return cli_refuse("%s", cli_reason(w->ctx)); }
+
+/* The same for a message that begins with the name of a file. */
+static bool fail(const work *w) { return cli_error("%s", cli_reason(w->ctx)); }
 
 /* ---- The plan --------------------------------------------------------------------------------------------------- */
 
 static bool has_path(char out[PATH_ROOM], const char *folder, const char *name, const char *ending)
 {
     if (snprintf(out, PATH_ROOM, "%s/%s%s", folder, name, ending) < PATH_ROOM) return true;
-    return cli_error("train: %s: %s", folder, strerror(ENAMETOOLONG));
+    return cli_refuse("%s: %s", folder, strerror(ENAMETOOLONG));
 }
 
 static bool is_there(const char *path) { return access(path, F_OK) == 0; }
@@ -52,11 +55,11 @@ static bool make_recipe(const work *w, int64_t n, mha_recipe **recipe)
     const sweep *s = &w->s;
     char seed[32];
     snprintf(seed, sizeof seed, "%" PRIu64, s->first_seed + (uint64_t)(n % s->seeds));
-    if (mha_recipe_copy(w->ctx, recipe, s->recipe)) return fail(w, "train: ");
+    if (mha_recipe_copy(w->ctx, recipe, s->recipe)) return refuse(w);
     mha_status status = mha_recipe_set(w->ctx, *recipe, "seed", seed);
     for (int i = 0; !status && i < s->request->axis_count; i++)
         status = mha_recipe_set(w->ctx, *recipe, s->request->axes[i].key, sweep_value(s, n / s->seeds, i));
-    return !status || fail(w, "train: ");
+    return !status || refuse(w);
 }
 
 /* Makes the training of run n, as the check that its settings are possible, with these data. */
@@ -66,8 +69,7 @@ static mha_training *make_training(const work *w, int64_t n)
     mha_recipe *recipe = NULL;
     mha_training *made = NULL;
     if (make_recipe(w, n, &recipe) && mha_training_create(w->ctx, &made, recipe, w->set))
-        cli_error("train: --sweep: %s: %s", sweep_combination_name(name, &w->s, n / w->s.seeds),
-                  mha_context_error(w->ctx));
+        cli_refuse("--sweep: %s: %s", sweep_combination_name(name, &w->s, n / w->s.seeds), cli_reason(w->ctx));
     mha_recipe_free(recipe);
     return made;
 }
@@ -98,23 +100,23 @@ static bool make_plan(work *w)
     sweep *s = &w->s;
     const train_request *r = s->request;
     char held_out[32];
-    if (mha_recipe_create(w->ctx, &s->recipe, r->preset)) return fail(w, "train: ");
+    if (mha_recipe_create(w->ctx, &s->recipe, r->preset)) return refuse(w);
     if (!train_apply(w->ctx, s->recipe, r->given)) return false;
     s->synthetic = w->about.synthetic;
-    s->seeds = r->seeds ? r->seeds : TRAIN_SEEDS_DEFAULT;
+    s->seeds = r->seeds;
     s->first_seed = strtoull(mha_recipe_get(s->recipe, "seed"), NULL, 10);
     if (s->first_seed > UINT64_MAX - (uint64_t)s->seeds)
-        return cli_error("train: --seed %" PRIu64 " is too large for %" PRId64 " seeds", s->first_seed, s->seeds);
+        return cli_refuse("--seed %" PRIu64 " is too large for %" PRId64 " seeds", s->first_seed, s->seeds);
     s->combinations = 1;
     for (int i = 0; i < r->axis_count; i++) s->combinations *= r->axes[i].count;
     s->count = s->combinations * s->seeds;
     s->parameters = calloc((size_t)s->combinations, sizeof *s->parameters);
     s->runs = calloc((size_t)s->count, sizeof *s->runs);
-    if (!s->parameters || !s->runs) return cli_error("train: not enough memory");
+    if (!s->parameters || !s->runs) return cli_refuse("not enough memory");
     if (!check_combinations(w)) return false;
     if (*mha_recipe_get(s->recipe, "held_out")) return true;
     snprintf(held_out, sizeof held_out, "%" PRId64, s->info.held_out);
-    return !mha_recipe_set(w->ctx, s->recipe, "held_out", held_out) || fail(w, "train: ");
+    return !mha_recipe_set(w->ctx, s->recipe, "held_out", held_out) || refuse(w);
 }
 
 /* ---- The folder ------------------------------------------------------------------------------------------------- */
@@ -125,7 +127,7 @@ static bool check_folder(work *w)
     struct stat about;
     const char *folder = w->s.request->out;
     if (stat(folder, &about) == 0 && !S_ISDIR(about.st_mode))
-        return cli_error("train: %s is not a folder; with --sweep, -o names a folder", folder);
+        return cli_refuse("%s is not a folder; with --sweep, -o names a folder", folder);
     return has_path(w->json, folder, "sweep.json", "") && has_path(w->svg, folder, "sweep.svg", "");
 }
 
@@ -135,7 +137,7 @@ static bool is_free(work *w)
     for (int64_t n = 0; n < w->s.count; n++) {
         if (!find_path(w, n)) return false;
         if (is_there(w->path))
-            return cli_error("train: %s already exists, but not %s; choose another folder", w->path, w->json);
+            return cli_refuse("%s already exists, but not %s; choose another folder", w->path, w->json);
     }
     return true;
 }
@@ -153,7 +155,7 @@ static bool open_folder(work *w)
     const char *folder = w->s.request->out;
     w->folder_made = mkdir(folder, 0777) == 0;
     if (!w->folder_made && errno != EEXIST)
-        return cli_error("train: cannot create the folder %s: %s", folder, strerror(errno));
+        return cli_refuse("cannot create the folder %s: %s", folder, strerror(errno));
     if (!cli_can_write(w->json) || !cli_can_write(w->svg) || !output_claim(&w->lock, w->json)) return false;
     return (is_there(w->json) ? sweep_file_read(&w->s, w->json) : is_free(w)) && has_room(w);
 }
@@ -203,11 +205,11 @@ static bool measure(const work *w, mha_training *training, const train_end *end,
     mha_epoch_info e = {.size = sizeof e};
     mha_score seen;
     double images = 0, seconds = 0;
-    if (mha_training_about(w->ctx, training, &info)) return fail(w, "train: ");
+    if (mha_training_about(w->ctx, training, &info)) return refuse(w);
     run->numbers[SWEEP_PARAMETERS] = (double)info.parameters;
     run->numbers[SWEEP_THREADS] = mha_context_threads(w->ctx);
     if (end->diverged) return true;
-    if (mha_training_evaluate(w->ctx, training, MHA_TRAINING_SEEN, &seen)) return fail(w, "train: ");
+    if (mha_training_evaluate(w->ctx, training, MHA_TRAINING_SEEN, &seen)) return refuse(w);
     for (int64_t n = 0; n < info.epochs; n++) {
         e = train_epoch(w->ctx, training, n);
         images += (double)e.examples;
@@ -242,8 +244,8 @@ static bool is_own(const work *w, const mha_recipe *from, const mha_recipe *fres
     const char *key;
     for (int64_t n = 0; (key = mha_recipe_key(fresh, n)); n++)
         if (strcmp(mha_recipe_get(from, key), mha_recipe_get(fresh, key)) != 0)
-            return cli_error("train: %s is a checkpoint with %s=%s instead of %s; remove it", w->path, key,
-                             mha_recipe_get(from, key), mha_recipe_get(fresh, key));
+            return cli_refuse("%s is a checkpoint with %s=%s instead of %s; remove it", w->path, key,
+                              mha_recipe_get(from, key), mha_recipe_get(fresh, key));
     return true;
 }
 
@@ -252,10 +254,10 @@ static bool resume(const work *w, train_session *t)
 {
     mha_training *resumed;
     if (!is_there(w->path)) return true;
-    if (mha_checkpoint_read(w->ctx, t->file)) return fail(w, "");
+    if (mha_checkpoint_read(w->ctx, t->file)) return fail(w);
     if (!is_own(w, mha_checkpoint_recipe(t->file), mha_training_recipe(t->training))) return false;
     mha_status status = mha_training_resume(w->ctx, &resumed, t->file, w->set);
-    if (status) return fail(w, status == MHA_BAD_FILE ? "" : "train: ");
+    if (status) return status == MHA_BAD_FILE ? fail(w) : refuse(w);
     mha_training_free(t->training);
     t->training = resumed;
     return true;
@@ -284,9 +286,9 @@ static int train_run(work *w, int64_t n)
     snprintf(label, sizeof label, "run %" PRId64 "/%" PRId64 ", epoch", n + 1, w->s.count);
     t.info.size = sizeof t.info;
     if (!find_path(w, n)) return CLI_USAGE;
-    if (mha_checkpoint_claim(w->ctx, &t.file, w->path)) fail(w, "");
+    if (mha_checkpoint_claim(w->ctx, &t.file, w->path)) fail(w);
     else if ((t.training = make_training(w, n)) && resume(w, &t)) {
-        if (mha_training_about(w->ctx, t.training, &t.info)) fail(w, "train: ");
+        if (mha_training_about(w->ctx, t.training, &t.info)) refuse(w);
         else status = train_loop(&t);
     }
     mha_checkpoint_free(t.file);
@@ -301,8 +303,7 @@ static int train_all(work *w)
     for (int64_t n = 0; n < s->count; n++) {
         int status = s->runs[n].done && !is_unfinished(w, n) ? CLI_OK : train_run(w, n);
         if (status == TRAIN_STOPPED)
-            cli_error("train: interrupted in run %" PRId64 " of %" PRId64 "; the same command continues", n + 1,
-                      s->count);
+            cli_refuse("interrupted in run %" PRId64 " of %" PRId64 "; the same command continues", n + 1, s->count);
         if (status && status != TRAIN_DIVERGED) return status;
         diverged = diverged || s->runs[n].diverged;
     }
@@ -324,7 +325,7 @@ static int run(work *w)
     char error[600];
     const train_request *r = w->s.request;
     if (!(w->ctx = cli_context_of((int)r->threads)) || !check_folder(w)) return CLI_USAGE;
-    if (!(w->set = data_open(w->ctx, "train", r->data, false))) return CLI_USAGE;
+    if (!(w->set = data_open(w->ctx, r->data, false))) return CLI_USAGE;
     w->about = data_about(w->ctx, w->set);
     if (!make_plan(w) || !open_folder(w) || (!is_there(w->json) && !save(w))) return CLI_USAGE;
     say_begin(w);
@@ -344,7 +345,7 @@ int sweep_train(const train_request *r)
 {
     work *w = calloc(1, sizeof *w);
     if (!w) {
-        cli_error("train: not enough memory");
+        cli_refuse("not enough memory");
         return CLI_USAGE;
     }
     w->s.request = r;

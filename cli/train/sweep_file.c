@@ -137,7 +137,7 @@ static bool differs(const char *path, const char *there, const char *here)
 {
     char a[LINE], b[LINE];
     if (strncmp(there, first_line, strlen(first_line)) != 0)
-        return cli_error("train: %s is not the file of a sweep; choose another folder", path);
+        return cli_refuse("%s is not the file of a sweep; choose another folder", path);
     while (*there && *here) {
         size_t n = strcspn(there, "\n"), m = strcspn(here, "\n");
         if (n != m || strncmp(there, here, n) != 0) break;
@@ -146,7 +146,7 @@ static bool differs(const char *path, const char *there, const char *here)
     }
     copy_line(a, there);
     copy_line(b, here);
-    return cli_error("train: %s belongs to another sweep, with %s instead of %s; choose another folder", path, a, b);
+    return cli_refuse("%s belongs to another sweep, with %s instead of %s; choose another folder", path, a, b);
 }
 
 /* The run with this name; NULL if there is none or if it has been read. */
@@ -227,10 +227,10 @@ bool sweep_file_read(sweep *s, const char *path)
     nn_buffer_putc(&own, 0);
     bool good = false;
     if (!text) cli_error("%s", error);
-    else if (!word || own.failed) cli_error("train: not enough memory");
+    else if (!word || own.failed) cli_refuse("not enough memory");
     else if (strncmp(text, own.bytes, own.size - 1) != 0) differs(path, text, own.bytes);
     else if (!(good = read_runs(s, text, size, word)))
-        cli_error("train: %s is damaged; remove it to train all runs again", path);
+        cli_refuse("%s is damaged; remove it to train all runs again", path);
     nn_buffer_free(&own);
     free(word);
     free(text);

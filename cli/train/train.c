@@ -4,7 +4,6 @@
 #include "io/json.h"
 #include "cli/common/options.h"
 #include "cli/common/output.h"
-#include "cli/train/sweep.h"
 #include "cli/train/train.h"
 
 #include <errno.h>
@@ -27,17 +26,17 @@ typedef struct making {
 /* ---- The recipe ------------------------------------------------------------------------------------------------- */
 
 /* Prints the error of the last call. Returns false. */
-static bool fail(const making *m, const char *before)
-{
-    return cli_error("%s%s", before, mha_context_error(m->session.ctx));
-}
+static bool refuse(const making *m) { return cli_refuse("%s", cli_reason(m->session.ctx)); }
+
+/* The same for a message that begins with the name of a file. */
+static bool fail(const making *m) { return cli_error("%s", cli_reason(m->session.ctx)); }
 
 bool train_apply(mha_context *ctx, mha_recipe *recipe, const char *given)
 {
     char key[TRAIN_WORD], value[TRAIN_WORD];
     const char *text = *given ? given : NULL;
     while (train_next_setting(&text, key, value))
-        if (mha_recipe_set(ctx, recipe, key, value)) return cli_error("train: %s", mha_context_error(ctx));
+        if (mha_recipe_set(ctx, recipe, key, value)) return cli_refuse("%s", cli_reason(ctx));
     return true;
 }
 
@@ -48,16 +47,15 @@ static bool agrees(const making *m, const mha_recipe *from)
     const char *key, *preset = mha_recipe_preset(from);
     mha_recipe *wanted;
     if (r->preset && strcmp(r->preset, preset) != 0)
-        return cli_error("train: %s was started with --preset %s, not %s; omit it with --resume", r->out, preset,
-                         r->preset);
-    if (mha_recipe_copy(m->session.ctx, &wanted, from)) return fail(m, "train: ");
+        return cli_refuse("%s was started with --preset %s, not %s; omit it with --resume", r->out, preset, r->preset);
+    if (mha_recipe_copy(m->session.ctx, &wanted, from)) return refuse(m);
     bool good = train_apply(m->session.ctx, wanted, r->given);
     if (good && strcmp(mha_recipe_get(wanted, "kv_heads"), mha_recipe_get(wanted, "heads")) == 0)
         mha_recipe_set(m->session.ctx, wanted, "kv_heads", "0"); /* which means the same */
     for (int64_t n = 0; good && (key = mha_recipe_key(from, n)); n++) {
         const char *a = mha_recipe_get(from, key), *b = mha_recipe_get(wanted, key);
         good = strcmp(a, b) == 0;
-        if (!good) cli_error("train: %s was started with %s=%s, not %s; omit it with --resume", r->out, key, a, b);
+        if (!good) cli_refuse("%s was started with %s=%s, not %s; omit it with --resume", r->out, key, a, b);
     }
     mha_recipe_free(wanted);
     return good;
@@ -67,8 +65,8 @@ static bool resume(making *m)
 {
     const train_request *r = m->request;
     if (access(r->out, F_OK) != 0 && errno == ENOENT)
-        return cli_error("train: cannot resume, %s does not exist; omit --resume to start a new run", r->out);
-    if (mha_checkpoint_read(m->session.ctx, m->session.file)) return fail(m, "");
+        return cli_refuse("cannot resume, %s does not exist; omit --resume to start a new run", r->out);
+    if (mha_checkpoint_read(m->session.ctx, m->session.file)) return fail(m);
     return agrees(m, mha_checkpoint_recipe(m->session.file));
 }
 
@@ -77,9 +75,8 @@ static bool begin(making *m)
     const train_request *r = m->request;
     struct stat about;
     if (!r->force && stat(r->out, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0)
-        return cli_error("train: %s already exists; use --force to overwrite it or --resume to continue the run",
-                         r->out);
-    if (mha_recipe_create(m->session.ctx, &m->recipe, r->preset)) return fail(m, "train: ");
+        return cli_refuse("%s already exists; use --force to overwrite it or --resume to continue the run", r->out);
+    if (mha_recipe_create(m->session.ctx, &m->recipe, r->preset)) return refuse(m);
     return train_apply(m->session.ctx, m->recipe, r->given);
 }
 
@@ -91,14 +88,14 @@ static const char *absolute(char out[PATH_ROOM], const char *path)
     size_t used = 0;
     if (path[0] != '/' && getcwd(out, PATH_ROOM)) used = strlen(out);
     if ((size_t)snprintf(out + used, PATH_ROOM - used, "%s%s", used ? "/" : "", path) < PATH_ROOM - used) return out;
-    cli_error("train: %s: %s", path, strerror(ENAMETOOLONG));
+    cli_refuse("%s: %s", path, strerror(ENAMETOOLONG));
     return NULL;
 }
 
 /* Stores a path, or another text, in the checkpoint. */
 static bool put_note(making *m, const char *key, const char *text)
 {
-    return text && (!mha_checkpoint_set_note(m->session.ctx, m->session.file, key, text) || fail(m, "train: "));
+    return text && (!mha_checkpoint_set_note(m->session.ctx, m->session.file, key, text) || refuse(m));
 }
 
 /* Checks and locks the output files. Only paths from the command line are used; those in a checkpoint are informational,
@@ -112,7 +109,7 @@ static bool place_files(making *m)
         if (paths[i] && !cli_can_write(paths[i])) return false;
         for (int j = 0; paths[i] && j < i; j++) {
             if (!paths[j] || !output_same(paths[i], paths[j])) continue;
-            return cli_error("train: %s and %s are the same file, %s", options[j], options[i], paths[i]);
+            return cli_refuse("%s and %s are the same file, %s", options[j], options[i], paths[i]);
         }
     }
     s->log = r->log;
@@ -132,10 +129,10 @@ static void note_unnamed(const making *m)
     nn_json_quote(log, sizeof log, log_was ? log_was : "");
     nn_json_quote(curves, sizeof curves, curves_were ? curves_were : "");
     if (no_log && no_curves)
-        cli_error("train: the run used --log %s and --curves %s; repeat the options to keep writing them", log, curves);
+        cli_refuse("the run used --log %s and --curves %s; repeat the options to keep writing them", log, curves);
     else if (no_log || no_curves)
-        cli_error("train: the run used %s %s; repeat the option to keep writing it", no_log ? "--log" : "--curves",
-                  no_log ? log : curves);
+        cli_refuse("the run used %s %s; repeat the option to keep writing it", no_log ? "--log" : "--curves",
+                   no_log ? log : curves);
 }
 
 /* ---- Data ------------------------------------------------------------------------------------------------------- */
@@ -148,11 +145,11 @@ static bool find_data(making *m)
     const train_request *r = m->request;
     const char *from = mha_checkpoint_note(m->session.file, "data");
     if (r->data) return put_note(m, "data", data_is_synthetic(r->data) ? r->data : absolute(m->data, r->data));
-    if (!r->resume) return put_note(m, "data", data_default("train"));
-    if (!from) cli_error("train: %s does not name its data set; give --data", r->out);
-    else if (!data_is_synthetic(from) && strcmp(from, data_default(NULL)) != 0)
-        cli_error("train: %s was trained on %s; give --data to use that folder", r->out,
-                  nn_json_quote(quoted, sizeof quoted, from));
+    if (!r->resume) return put_note(m, "data", data_default(true));
+    if (!from) cli_refuse("%s does not name its data set; give --data", r->out);
+    else if (!data_is_synthetic(from) && strcmp(from, data_default(false)) != 0)
+        cli_refuse("%s was trained on %s; give --data to use that folder", r->out,
+                   nn_json_quote(quoted, sizeof quoted, from));
     else return true;
     return false;
 }
@@ -162,7 +159,7 @@ static bool open_data(making *m)
     const char *given = m->request->data;
     train_session *s = &m->session;
     if (!find_data(m)) return false;
-    s->set = data_open(s->ctx, "train", given ? given : mha_checkpoint_note(s->file, "data"), false);
+    s->set = data_open(s->ctx, given ? given : mha_checkpoint_note(s->file, "data"), false);
     if (!s->set) return false;
     s->about = data_about(s->ctx, s->set);
     if (given && !data_is_synthetic(given)) s->data = given;
@@ -178,7 +175,7 @@ static bool make_training(making *m)
                                            : mha_training_create(s->ctx, &s->training, m->recipe, s->set);
     s->info.size = sizeof s->info;
     if (!status) return !mha_training_about(s->ctx, s->training, &s->info);
-    return fail(m, status == MHA_BAD_FILE ? "" : "train: "); /* a message about a file begins with its name */
+    return status == MHA_BAD_FILE ? fail(m) : refuse(m); /* a message about a file begins with its name */
 }
 
 /* Reports a full disk now instead of after the first epoch. */
@@ -191,18 +188,15 @@ static bool claim(making *m)
 {
     train_session *s = &m->session;
     if (!(s->ctx = cli_context_of((int)m->request->threads))) return false;
-    return !mha_checkpoint_claim(s->ctx, &s->file, s->out) || fail(m, "");
+    return !mha_checkpoint_claim(s->ctx, &s->file, s->out) || fail(m);
 }
 
-int cmd_train(int argc, char **argv)
+int train_one(const train_request *r)
 {
-    train_request r = {0};
-    int stop = train_parse(argc, argv, &r), status = CLI_USAGE;
-    if (stop) return stop - 1;
-    if (r.axis_count) return sweep_train(&r);
-    making m = {.request = &r, .session = {.out = r.out}};
+    int status = CLI_USAGE;
+    making m = {.request = r, .session = {.out = r->out}};
     train_session *s = &m.session;
-    if (claim(&m) && (r.resume ? resume(&m) : begin(&m)) && place_files(&m) && open_data(&m) && make_training(&m) &&
+    if (claim(&m) && (r->resume ? resume(&m) : begin(&m)) && place_files(&m) && open_data(&m) && make_training(&m) &&
         has_room(s)) {
         note_unnamed(&m);
         status = train_loop(s);

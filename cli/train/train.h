@@ -14,7 +14,6 @@ enum {
     TRAIN_AXES = 4, /* at most: swept keys, values of each, seeds and runs */
     TRAIN_VALUES = 64,
     TRAIN_SEEDS = 1000,
-    TRAIN_SEEDS_DEFAULT = 3,
     TRAIN_RUNS = 10000
 };
 
@@ -32,11 +31,11 @@ typedef struct train_request {
     bool resume, force;
     train_axis axes[TRAIN_AXES]; /* of --sweep */
     int axis_count;              /* 0 for a single run */
-    int64_t seeds;               /* 0 if not given */
+    int64_t seeds;               /* runs of each combination of a sweep */
 } train_request;
 
-/* Returns 0 to continue, or the exit code plus 1. */
-int train_parse(int argc, char **argv, train_request *r);
+/* Trains a single model. Returns the exit code. */
+int train_one(const train_request *r);
 
 /* Reads the next KEY=VALUE of a comma-separated list; without '=' the value is "". Returns false at the end, where *text
  * is NULL. Words longer than any valid one are truncated. */

@@ -70,7 +70,7 @@ bool transcribe_print_json(const transcribe_request *r, const transcribe_file *f
     }
     nn_buffer_printf(&out, "\n  ],\n  \"sound_seconds\": %.4f,\n  \"seconds\": %.6f,\n  \"tokens\": %lld\n}\n",
                      t->sound, t->seconds, (long long)t->tokens);
-    return language_put(&out, "transcribe");
+    return language_put(&out);
 }
 
 void transcribe_print_times(const transcribe_times *t)

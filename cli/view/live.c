@@ -139,7 +139,7 @@ static bool put_files(nn_buffer *out, const parcel *p)
     for (int n = 0; ok && n < p->count; n++) {
         char name[PATH];
         nn_buffer bytes = {0};
-        ok = language_read(&bytes, "view", p->paths[n]);
+        ok = language_read(&bytes, p->paths[n]);
         snprintf(name, sizeof name, "%s/%.3000s", p->folders[n], view_title(p->paths[n]));
         if (n) nn_buffer_puts(out, ",\n");
         view_string(out, name);
@@ -162,9 +162,9 @@ static bool put_target(nn_buffer *out, const view_text *v, const texts *t)
 {
     size_t length = 0;
     if (!v->target && mha_tokenizer_decode(t->ctx, t->out, NULL, 0, &length, t->tokens[1], t->starts[1][1], false))
-        return cli_error("view: %s", mha_context_error(t->ctx));
+        return cli_refuse("%s", cli_reason(t->ctx));
     char *text = v->target ? strdup(v->target) : malloc(length + 1);
-    if (!text) return cli_error("view: not enough memory for the text");
+    if (!text) return cli_refuse("not enough memory for the text");
     if (!v->target)
         mha_tokenizer_decode(t->ctx, t->out, text, length + 1, &length, t->tokens[1], t->starts[1][1], false);
     put_field(out, "target", text);
@@ -191,7 +191,7 @@ bool view_live(nn_buffer *out, const view_text *v, const texts *t, bool *runs)
     mha_model_info about = model_about(t->ctx, t->model);
     bool ok = true, predicts = about.head && !about.pooled && about.classes == about.vocabulary;
     *runs = !why;
-    if (p.no_memory) ok = cli_error("view: not enough memory for the files of the model");
+    if (p.no_memory) ok = cli_refuse("not enough memory for the files of the model");
     if (why) {
         nn_buffer_puts(out, "{\"why\":");
         view_string(out, why);
@@ -206,7 +206,7 @@ bool view_live(nn_buffer *out, const view_text *v, const texts *t, bool *runs)
                          about.classes, about.positions, about.context,
                          (int)(about.causal || !predicts ? -1 : language_mask(t->ctx, t->in)));
         const char *description = mha_model_describe(t->model);
-        if (!description) ok = cli_error("view: not enough memory for the model's description");
+        if (!description) ok = cli_refuse("not enough memory for the model's description");
         nn_buffer_printf(out, ",\"description\":%s", description ? description : "null");
         put_settings(out, t);
         put_field(out, "text", v->text);

@@ -133,7 +133,7 @@ static bool put_contributions(nn_buffer *out, mha_context *ctx, mha_model *model
         nn_buffer_puts(out, "null");
         return true;
     }
-    if (!contribution_make(&c, ctx, model, e->pixels)) return cli_error("%s: %s", e->name, mha_context_error(ctx));
+    if (!contribution_make(&c, ctx, model, e->pixels)) return cli_error("%s: %s", e->name, cli_reason(ctx));
     for (int64_t row = 0; row <= contribution_biases(&c); row++) {
         nn_buffer_puts(out, row ? "],[" : "[[");
         for (int64_t k = 0; k < c.classes; k++) {
@@ -180,7 +180,7 @@ static float *predict(mha_context *ctx, mha_model *model, const mha_model_info *
         mha_model_outputs out = {.logits = mha_tensor_2d(logits + i * m->classes, MHA_FLOAT32, 1, m->classes)};
         heads_view_pixels(pixels, images->all[i].pixels, m->rows * m->columns);
         ok = !mha_model_run(ctx, model, &out, &in);
-        if (!ok) snprintf(error, sizeof error, "%.300s: %s", images->all[i].name, mha_context_error(ctx));
+        if (!ok) snprintf(error, sizeof error, "%.300s: %s", images->all[i].name, cli_reason(ctx));
     }
     free(pixels);
     if (ok) return logits;

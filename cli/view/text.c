@@ -39,7 +39,7 @@ typedef struct scene {
     const char **head_words; /* of all heads */
 } scene;
 
-static bool no_memory(void) { return cli_error("view: not enough memory for the text"); }
+static bool no_memory(void) { return cli_refuse("not enough memory for the text"); }
 
 /* ---- Tokens ----------------------------------------------------------------------------------------------------- */
 
@@ -53,7 +53,7 @@ static bool take_words(scene *s, side *to, const mha_tokenizer *tokenizer)
         to->words[n] = to->bytes + n * WORD;
         mha_status status = mha_tokenizer_word(s->texts.ctx, tokenizer, to->words[n], WORD, &length, to->ids[n]);
         if (status == MHA_FULL) to->words[n][0] = 0; /* too long to be shown */
-        else if (status) return cli_error("view: %s", mha_context_error(s->texts.ctx));
+        else if (status) return cli_refuse("%s", cli_reason(s->texts.ctx));
     }
     return true;
 }
@@ -63,7 +63,7 @@ static bool take_ids(side *to, const int32_t *before, int64_t before_count, cons
 {
     to->T = before_count + count + after_count;
     if (to->T > TOKENS_MOST)
-        return cli_error("view: --text: has %" PRId64 " tokens; a page shows at most %d", to->T, TOKENS_MOST);
+        return cli_refuse("--text: has %" PRId64 " tokens; a page shows at most %d", to->T, TOKENS_MOST);
     if (!(to->ids = malloc((size_t)(to->T + 1) * sizeof *to->ids))) return no_memory();
     if (before_count) memcpy(to->ids, before, (size_t)before_count * sizeof *before);
     if (count) memcpy(to->ids + before_count, ids, (size_t)count * sizeof *ids);
@@ -97,9 +97,9 @@ static bool take_tokens(scene *s, bool decoder_only)
         !take_words(s, first, t->in))
         return false;
     int64_t most = model_about(t->ctx, t->model).positions;
-    if (first->T < 1) return cli_error("view: --text: has no tokens");
+    if (first->T < 1) return cli_refuse("--text: has no tokens");
     if (most && first->T > most)
-        return cli_error("view: --text: has %" PRId64 " tokens; the model has %" PRId64 " positions", first->T, most);
+        return cli_refuse("--text: has %" PRId64 " tokens; the model has %" PRId64 " positions", first->T, most);
     if (!t->pair) return true;
     return take_ids(&s->sides[1], NULL, 0, of->decoder_tokens, of->decoder_starts[1], NULL, 0) &&
            take_words(s, &s->sides[1], t->out);
@@ -155,7 +155,7 @@ static bool run(scene *s)
     } else in.tokens = mha_tensor_2d(first->ids, MHA_INT32, 1, first->T);
     if (s->texts.pair) in.decoder_tokens = mha_tensor_2d(s->sides[1].ids, MHA_INT32, 1, s->sides[1].T);
     if (mha_model_run(s->texts.ctx, s->texts.model, &out, &in))
-        return cli_error("%s: %s", s->v->file, mha_context_error(s->texts.ctx));
+        return cli_error("%s: %s", s->v->file, cli_reason(s->texts.ctx));
     return true;
 }
 
@@ -176,10 +176,10 @@ static bool describe(scene *s)
     progress_begin("measuring the heads");
     mha_status status = mha_text_survey_make(s->texts.ctx, &s->survey, s->texts.model, &s->texts.of, &o);
     progress_end();
-    if (status) return cli_error("%s: %s", s->v->file, mha_context_error(s->texts.ctx));
+    if (status) return cli_error("%s: %s", s->v->file, cli_reason(s->texts.ctx));
     for (int64_t n = 0; n < heads; n++) {
         if (mha_text_head_get(s->texts.ctx, s->survey, n, &h))
-            return cli_error("%s: %s", s->v->file, mha_context_error(s->texts.ctx));
+            return cli_error("%s: %s", s->v->file, cli_reason(s->texts.ctx));
         s->head_words[n] = h.words;
     }
     return true;
@@ -289,12 +289,8 @@ bool view_text_write(const view_text *v, mha_context *ctx, mha_model *model, siz
     scene s = {.v = v};
     nn_buffer data = {0};
     bool runs = false;
-    texts_from from = {.command = "view",
-                       .model = v->file,
-                       .tokenizer = v->tokenizer,
-                       .lines = 1,
-                       .new_tokens = NEW_TOKENS,
-                       .audio = v->audio != NULL};
+    texts_from from = {
+        .model = v->file, .tokenizer = v->tokenizer, .lines = 1, .new_tokens = NEW_TOKENS, .audio = v->audio != NULL};
     bool ok = texts_open(&s.texts, ctx, model, &from) &&
               (v->audio ? take_sound(&s) : take_tokens(&s, model_about(ctx, model).decoder_only)) && run(&s) &&
               describe(&s) && put_object(&data, &s, &runs);

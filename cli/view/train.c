@@ -53,18 +53,17 @@ bool view_train_write(const char *page, mha_context *ctx, const char *folder, si
 {
     char error[600];
     nn_buffer out = {0};
-    mha_data *data = data_open(ctx, "view", folder, false);
+    mha_data *data = data_open(ctx, folder, false);
     if (!data) return false;
     mha_data_info d = data_about(ctx, data);
     bool packed = can_pack(), ok = true;
     const char *title = d.synthetic ? "synthetic digits" : view_title(d.name);
     if (d.rows % PATCH || d.columns % PATCH || d.classes > 10)
-        ok = cli_error("view: --train needs images whose sides are multiples of %d, in at most 10 classes, not %" PRId64
-                       " x %" PRId64 " in %" PRId64,
-                       PATCH, d.columns, d.rows, d.classes);
+        ok = cli_refuse("--train needs images whose sides are multiples of %d, in at most 10 classes, not %" PRId64
+                        " x %" PRId64 " in %" PRId64,
+                        PATCH, d.columns, d.rows, d.classes);
     if (ok && !view_engine_size)
-        ok = cli_error(
-            "view: --train needs the page's engine: clang for WebAssembly was missing when this mha was built");
+        ok = cli_refuse("--train needs the page's engine: clang for WebAssembly was missing when this mha was built");
     if (ok) {
         nn_buffer_puts(&out, "{\"kind\":\"train\",\"title\":");
         view_name(&out, title);

@@ -71,7 +71,7 @@ TEST(wrong_use_is_one_line_that_helps)
         {"conformance", "mha: conformance: missing folder; usage: mha conformance DIR\n"},
         {"conformance --hlep", "mha: conformance: unknown option '--hlep'; 'mha conformance --help' lists them\n"},
         {"conformance -- --hlep", "mha: conformance: cannot open the folder '--hlep': No such file or directory\n"},
-        {"conformance a b", "mha: conformance: expected one folder, got 'a' and 'b'\n"},
+        {"conformance a b", "mha: conformance: unexpected argument 'b'; see 'mha conformance --help'\n"},
         {"conformance /no/such/folder",
          "mha: conformance: cannot open the folder '/no/such/folder': No such file or directory\n"},
         {"conformance /dev/null", "mha: conformance: cannot open the folder '/dev/null': Not a directory\n"},

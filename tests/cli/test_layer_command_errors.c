@@ -137,9 +137,10 @@ TEST(help_lists_the_metadata)
     expect(strstr(list, "       A module with add_zero_attn=True needs \"add_zero_attn\": \"true\", because\n"
                         "       state_dict() does not contain it.\n"),
            "nothing about add_zero_attn");
-    expect(strstr(out, "  --rotary-base X       rotary embedding with this base (Llama: default 10000)\n"
+    expect(strstr(out, "  --rotary-base X       rotary embedding with this base (default: 10000 for\n"
+                       "                        Llama)\n"
                        "  --causal              each query sees the keys up to its own position (default\n"
-                       "                        for GPT-2 and Llama; --no-causal turns it off)\n"),
+                       "                        for GPT-2 and Llama)\n"),
            "nothing about what a family has");
 }
 

@@ -345,13 +345,15 @@ TEST(one_line_for_what_is_wrong)
     small_free(&v);
     lone.encoder.blocks.heads = 1;
     if (!small_make(&v, &lone, "lone.safetensors")) return;
-    REFUSE("prune", "prune: missing model; usage: mha prune FILE --max-drop 0.3 -o FILE");
-    REFUSE("prune m.safetensors -o s", "prune: missing --heads N or --max-drop POINTS");
-    REFUSE("prune m.safetensors --heads 3 --max-drop 1 -o s", "prune: --heads and --max-drop cannot be combined");
-    REFUSE("prune m.safetensors --heads 3", "prune: missing -o FILE");
-    REFUSE("prune m.safetensors --without 0.0", "prune: missing -o FILE");
+    REFUSE("prune", "prune: missing model; usage: mha prune FILE --heads N -o FILE");
+    REFUSE("prune m.safetensors -o s",
+           "prune: missing --heads N, --max-drop POINTS or --without HEADS; usage: mha prune FILE --heads N -o FILE");
+    REFUSE("prune m.safetensors --heads 3 --max-drop 1 -o s", "prune: --heads and --max-drop exclude each other");
+    REFUSE("prune m.safetensors --heads 3", "prune: missing -o FILE; usage: mha prune FILE --heads N -o FILE");
+    REFUSE("prune m.safetensors --without 0.0",
+           "prune: missing -o FILE; usage: mha prune FILE --without HEADS -o FILE");
     REFUSE("prune m.safetensors --without 0.0 --heads 3 -o s",
-           "prune: --without removes the heads that it names; only -o and --threads can be added");
+           "prune: --without and --heads exclude each other; --without removes exactly the heads that it names");
     REFUSE("prune m.safetensors --without 1 -o s",
            "prune: --without must list heads as block.head, such as 1.3,2.0, not '1'");
     REFUSE("prune m.safetensors --without 2.0 -o s",

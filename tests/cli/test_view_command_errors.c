@@ -54,13 +54,15 @@ TEST(help_begins_with_examples)
 TEST(wrong_use)
 {
     if (!prepare()) return;
-    REFUSE("", "view: missing model; usage: mha view FILE -o PAGE");
-    REFUSE("-o p.html", "view: missing model; usage: mha view FILE -o PAGE");
+    REFUSE("", "view: missing model: FILE, --attention FILE or --train; usage: mha view FILE -o PAGE");
+    REFUSE("-o p.html", "view: missing model: FILE, --attention FILE or --train; usage: mha view FILE -o PAGE");
     REFUSE("m.safetensors", "view: missing -o PAGE; usage: mha view FILE -o PAGE");
     REFUSE("--attention w.safetensors", "view: missing -o PAGE; usage: mha view --attention FILE -o PAGE");
     REFUSE("--train", "view: missing -o PAGE; usage: mha view --train -o PAGE");
-    REFUSE("--train m.safetensors -o p.html", "view: --train makes a model of its own; leave out m.safetensors");
-    REFUSE("--train --text x -o p.html", "view: --train makes a model of its own; leave out --text");
+    REFUSE("--train m.safetensors -o p.html",
+           "view: --train and m.safetensors exclude each other; --train makes a model of its own");
+    REFUSE("--train --text x -o p.html",
+           "view: --train and --text exclude each other; --train makes a model of its own");
     REFUSE("m.safetensors -o", "view: -o needs a value; see 'mha view --help'");
     REFUSE("m.safetensors -o -", "view: -o needs a file name, not '-'");
     REFUSE("m.safetensors -o ''", "view: -o needs a file name, not ''");
@@ -71,14 +73,16 @@ TEST(wrong_use)
     REFUSE("m.safetensors --index -1" TO, "view: --index must be a number from 0 to 1000000000, not '-1'");
     REFUSE("--attention none.safetensors --tensor -1" TO, "none.safetensors: No such file or directory");
     REFUSE("m.safetensors --invert maybe" TO, "view: --invert must be auto, yes or no, not 'maybe'");
-    REFUSE("m.safetensors --tensor x" TO, "view: --tensor needs --attention");
-    REFUSE("m.safetensors --tokens x" TO, "view: --tokens needs --attention");
-    REFUSE("m.safetensors --first-axis batch" TO, "view: --first-axis needs --attention");
+    REFUSE("m.safetensors --tensor x" TO, "view: --tensor needs --attention FILE");
+    REFUSE("m.safetensors --tokens x" TO, "view: --tokens needs --attention FILE");
+    REFUSE("m.safetensors --first-axis batch" TO, "view: --first-axis needs --attention FILE");
     REFUSE("--attention w.safetensors --first-axis blocks" TO,
            "view: --first-axis must be layers, heads or batch, not 'blocks'");
-    REFUSE("m.safetensors --attention w.safetensors" TO, "view: m.safetensors cannot be combined with --attention");
-    REFUSE("--attention w.safetensors --index 3" TO, "view: 3 cannot be combined with --attention");
-    REFUSE("--attention w.safetensors --data d" TO, "view: --data cannot be combined with --attention");
+    REFUSE("m.safetensors --attention w.safetensors" TO, "view: m.safetensors and --attention exclude each other");
+    REFUSE("--attention w.safetensors --index 3" TO,
+           "view: --index and --attention exclude each other; images are for models of images");
+    REFUSE("--attention w.safetensors --data d" TO,
+           "view: --data and --attention exclude each other; --data is for models of images");
 }
 
 TEST(bad_models)

@@ -221,7 +221,7 @@ wrong_sizes() {
     refuses '9 would be' --heads 3 --width 8 && refuses '60 would be' --heads 15 --width 61 &&
         refuses '--width 16 would do' --heads 8 --width 8 && refuses 'from 1 to 16' --heads 17 && refuses 'from 1 to 16' --heads 0 &&
         refuses 'from 6 to 64' --width 5 && refuses 'from 6 to 64' --width 65 && refuses 'from 1 to 2' --heads 2 --head 3 &&
-        refuses 'cannot be used with --cross' --causal --cross a && refuses 'exclude each other' --json --diagram &&
+        refuses '--causal and --cross exclude each other' --causal --cross a && refuses 'exclude each other' --json --diagram &&
         refuses '-o needs --diagram' -o "$work/x.svg" && refuses '.svg or as .mmd' --diagram -o "$work/x.png" &&
         refuses 'No such file' --diagram -o "$work/no/x.svg" && [ ! -e "$work/x.svg" ] && [ ! -e "$work/x.png" ]
 }

@@ -144,7 +144,7 @@ TEST(wrong_use_is_one_line)
     letters_file(command_folder, "empty.txt", "\n\n");
     char args[300];
     expect_error("", "missing a prompt: -p TEXT, --prompts FILE or --ids IDS");
-    expect_error("-p a --ids 1", "--ids excludes");
+    expect_error("-p a --ids 1", "--ids and -p exclude each other");
     expect_error("-p a --tokens 0", "--tokens");
     expect_error("-p a --temperature 0", "--temperature must be a number above 0, not '0'");
     expect_error("-p a --temperature nan", "--temperature");
@@ -157,9 +157,9 @@ TEST(wrong_use_is_one_line)
     expect_error("-p a --beams 0", "--beams");
     expect_error("-p a --beams 2 --sample", "beam search excludes");
     expect_error("-p a --beams 2 --stop x", "beam search ends at tokens");
-    expect_error("-p a --greedy --top-k 5", "--greedy excludes");
-    expect_error("-p a --greedy --sample", "--greedy excludes --sample");
-    expect_error("-p a --greedy --seed 4", "--greedy excludes");
+    expect_error("-p a --greedy --top-k 5", "--greedy and --top-k exclude each other");
+    expect_error("-p a --greedy --sample", "--greedy and --sample exclude each other");
+    expect_error("-p a --greedy --seed 4", "--greedy and --seed exclude each other");
     expect_error("-p a --beams 2 --seed 4", "beam search excludes");
     expect_error("-p a --early-stopping soon", "--early-stopping");
     expect_error("-p a --length-penalty x", "--length-penalty must be a number from -1000 to 1000");

@@ -270,7 +270,7 @@ TEST(wrong_use_is_one_line)
     make_texts();
     expect_error("", "give it one with --text FILE");
     expect_error("--window 20", "--window needs --text FILE");
-    expect_error("--tokenizer x", "--tokenizer needs --text FILE, --audio FILE or --relations FILE");
+    expect_error("--tokenizer x", "--tokenizer needs --text FILE, --audio FILE.wav or --relations FILE");
     expect_error("--sort induction", "--text FILE");
     expect_error("--text 'once upon'", "--text names a file with the text, and there is none called 'once upon'");
     expect_error("--text /dev/null/x", "/dev/null/x");

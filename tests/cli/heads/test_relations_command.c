@@ -120,7 +120,7 @@ TEST(wrong_use_is_one_line)
     char more[300];
     snprintf(more, sizeof more, "--text %s", in_folder("r.conllu"));
     expect_error(sentence, more, "exclude each other");
-    expect_error(sentence, "--ablate", "--ablate needs --text");
+    expect_error(sentence, "--ablate", "--ablate and --relations exclude each other");
     expect_error(sentence, "--format png -o x.png", "--format needs --text");
     expect_error(sentence, "--sort entropy", "--sort needs --text");
     expect_error(sentence, "--data x", "--data is for models of images");

@@ -143,14 +143,15 @@ TEST(wrong_use_is_one_line)
     expect_error("--text ABC", "--text");
     expect_error("--text abc --target abc", "for models with an encoder and a decoder");
     expect_error("--text abc --tokenizer /nowhere", "/nowhere");
-    expect_error("--text abc 3", "3 is for models of images");
+    expect_error("--text abc 3", "3 and --text exclude each other; images are for models of images");
     expect_error("--text abc --data x", "--data is for models of images");
     expect_error("--target abc", "--target needs --text");
     expect_error("--text \"$(head -c 1100 /dev/zero | tr '\\0' a)\"", "at most 1024");
     char line[600];
     snprintf(line, sizeof line, "view --attention x --text abc -o %s", in_folder("p.html"));
     const said *it = command("", line);
-    expect(it->status == 2 && one_line(it->err) && strstr(it->err, "--text cannot be combined"), "%s", it->err);
+    expect(it->status == 2 && one_line(it->err) && strstr(it->err, "--text and --attention exclude each other"), "%s",
+           it->err);
 }
 
 TEST(a_file_of_the_model_is_not_written_over)

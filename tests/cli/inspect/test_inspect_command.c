@@ -139,7 +139,7 @@ TEST(wrong_use_is_one_line)
         {"inspect ./absent", "mha: ./absent: No such file or directory\n"},
         {"inspect m x", "mha: inspect: unexpected argument 'x'; see 'mha inspect --help'\n"},
         {"inspect m --json --diagram", "mha: inspect: --json and --diagram exclude each other\n"},
-        {"inspect m --all --json", "mha: inspect: --all is for the tree; --json lists all tensors\n"},
+        {"inspect m --all --json", "mha: inspect: --all and --json exclude each other; --all is for the tree\n"},
         {"inspect m -o x.svg", "mha: inspect: -o needs --diagram\n"},
         {"inspect m --diagram -o x.png",
          "mha: inspect: x.png: a diagram is written as .svg or as .mmd, which is Mermaid text\n"},

@@ -142,16 +142,16 @@ TEST(wrong_use_is_one_line)
         {"--text text.txt --window 8 --stride 8", "--stride 8 must be below the window, which has 8 tokens"},
         {"--text text.txt --tokenizer /nowhere", "/nowhere"},
         {"--text text.txt --tokenizer vocab.txt", "the tokenizer has 31 tokens, but the model 30; is it that of"},
-        {"--text text.txt --data d", "--text excludes --data, which is for images"},
-        {"--text text.txt --part test", "--text excludes --part"},
+        {"--text text.txt --data d", "--data and --text exclude each other; --data is for images"},
+        {"--text text.txt --part test", "--part and --text exclude each other"},
         {"--text text.txt --without 9.1", "there is no head 9.1"},
         {"--text text.txt --without x", "--without must list heads as block.head"},
-        {"--text text.txt --model-heads 2", "--text excludes --model-heads"},
+        {"--text text.txt --model-heads 2", "--model-heads and --text exclude each other"},
         {"", "the model reads text; give it one with --text FILE"},
         {"--without 0.0", "the model reads text; give it one with --text FILE"},
-        {"--window 8", "--window belongs to --text FILE"},
-        {"--stride 8", "--stride belongs to --text FILE"},
-        {"--tokenizer t", "--tokenizer belongs to --text FILE"},
+        {"--window 8", "--window needs --text FILE"},
+        {"--stride 8", "--stride needs --text FILE"},
+        {"--tokenizer t", "--tokenizer needs --text FILE"},
     };
     const char *folder = model();
     char words[400] = "[UNK]\n[CLS]\n[SEP]\n[MASK]\n[PAD]\n";

@@ -97,7 +97,7 @@ TEST(wrong_use_is_one_line)
 {
     char line[900];
     const char *const cases[][2] = {
-        {"", "missing TEXT"},
+        {"", "missing text; usage: mha fill MODEL TEXT"},
         {"'the cat'", "'the cat' has no [MASK]; write it where a word is missing"},
         {"''", "has no [MASK]"},
         {"the [MASK]", "expected one text, got 'the' and '[MASK]'; quote it"},

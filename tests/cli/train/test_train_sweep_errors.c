@@ -48,7 +48,7 @@ TEST(bad_values)
            "train: --sweep: 12000 runs are more than 10000");
     REFUSE("-o no " SHALLOW " --sweep heads=1,clip=1,norm=rms,pool=mean,drop_path=0",
            "train: --sweep: more than 4 keys");
-    REFUSE("-o no " SHALLOW " --seeds 3", "train: --seeds needs --sweep, such as --sweep heads=4");
+    REFUSE("-o no " SHALLOW " --seeds 3", "train: --seeds needs --sweep KEY=VALUE,VALUE,...");
     REFUSE("-o no " SHALLOW " --sweep held_out=10,120",
            "train: --sweep: held_out is also set to 20 by another option; omit one of them");
     REFUSE("-o no --data no --sweep heads=1", "no: No such file or directory");
@@ -58,15 +58,15 @@ TEST(options_of_a_single_run)
 {
     REFUSE(
         "-o no " SHALLOW " --sweep heads=1 --resume",
-        "train: --sweep and --resume exclude each other; the same command continues a sweep, another folder begins a "
+        "train: --resume and --sweep exclude each other; the same command continues a sweep, another folder begins a "
         "new one");
     REFUSE("-o no " SHALLOW " --sweep heads=1 --force",
-           "train: --sweep and --force exclude each other; the same command continues a sweep, another folder begins a "
+           "train: --force and --sweep exclude each other; the same command continues a sweep, another folder begins a "
            "new one");
     REFUSE("-o no " SHALLOW " --sweep heads=1 --log log",
-           "train: --sweep and --log exclude each other; the results are in the folder of -o");
+           "train: --log and --sweep exclude each other; the results are in the folder of -o");
     REFUSE("-o no " SHALLOW " --sweep heads=1 --curves c.svg",
-           "train: --sweep and --curves exclude each other; the results are in the folder of -o");
+           "train: --curves and --sweep exclude each other; the results are in the folder of -o");
     REFUSE(SHALLOW " --sweep heads=1", "train: missing -o FILE; usage: mha train vit -o FILE");
 }
 
