@@ -1,19 +1,16 @@
 /* The mha command: runs the subcommand and checks that its output was written. */
 #include "cli/common/options.h"
 #include "cli/terminal/interrupt.h"
-#include "cli/terminal/progress.h"
 
-#include <errno.h>
 #include <mha.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-const cli_command *const cli_commands[] = {&demo_command,       &train_command,       &eval_command, &classify_command,
-                                           &heads_command,      &prune_command,       &view_command, &inspect_command,
-                                           &generate_command,   &embed_command,       &fill_command, &tokenize_command,
-                                           &transcribe_command, &explain_command,     &info_command, &bench_command,
-                                           &layer_command,      &conformance_command, NULL};
+const cli_command *const cli_commands[] = {
+    &demo_command,       &train_command,   &eval_command,     &classify_command, &heads_command, &prune_command,
+    &view_command,       &inspect_command, &generate_command, &embed_command,    &fill_command,  &tokenize_command,
+    &transcribe_command, &explain_command, &info_command,     &bench_command,    &layer_command, NULL};
 
 enum { COMMANDS = sizeof cli_commands / sizeof *cli_commands };
 
@@ -115,19 +112,10 @@ static int dispatch(int argc, char **argv)
     return CLI_OK;
 }
 
-/* A full disk or a closed pipe is reported at the latest when the stream is closed. */
 int main(int argc, char **argv)
 {
     cli_called(argv[0]);
     interrupt_install();
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk, not a fatal signal */
-    int status = dispatch(argc, argv);
-    progress_end();
-    bool lost = ferror(stdout) != 0;
-    errno = 0;
-    if (fclose(stdout) != 0 || lost) {
-        fprintf(stderr, "mha: cannot write to standard output: %s\n", errno ? strerror(errno) : "a write failed");
-        return status == CLI_OK ? CLI_FAILED : status;
-    }
-    return status;
+    return cli_finish(dispatch(argc, argv));
 }

@@ -53,9 +53,10 @@ may_see() {
         cli/common) echo include nn/io nn/io/hub cli/draw cli/terminal ;;
         cli/maps) echo include nn/io cli/draw cli/common ;;
         cli/classify | cli/demo | cli/eval | cli/heads | cli/prune | cli/train | cli/view) echo include nn/io cli/common cli/draw cli/terminal cli/maps "$(guests "$1")" ;;
-        cli/layer | cli/conformance | cli/explain | cli/info | cli/inspect | cli/tokenize | cli/generate | cli/embed | cli/fill) echo include nn/io cli/common cli/draw cli/terminal ;;
+        cli/layer | cli/explain | cli/info | cli/inspect | cli/tokenize | cli/generate | cli/embed | cli/fill) echo include nn/io cli/common cli/draw cli/terminal ;;
         cli/bench) echo include bench bench/gpu nn/io cli/common cli/draw ;;
         cli) echo include cli/common cli/terminal ;;
+        tools/conformance) echo include nn/io cli/common cli/draw cli/terminal ;;
         bindings/python/src) echo include ;;
         web/base) ;;
         web/engine) echo include web/base ;;

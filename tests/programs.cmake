@@ -65,8 +65,8 @@ if(MHA_COMMAND)
     target_link_libraries(mha_faults PRIVATE mha_flags)
     mha_test(cli/faults host slow)
     target_compile_definitions(test_faults PRIVATE "COMMAND=\"'$<TARGET_FILE:mha_command>'\""
-      "FAULTS=\"$<TARGET_FILE:mha_faults>\"")
-    add_dependencies(test_faults mha_command mha_faults)
+      "CONFORMANCE=\"'$<TARGET_FILE:mha_conformance>'\"" "FAULTS=\"$<TARGET_FILE:mha_faults>\"")
+    add_dependencies(test_faults mha_command mha_conformance mha_faults)
   endif()
 endif()
 

@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -86,13 +87,16 @@ void cli_print(FILE *out, const char *format, ...)
     va_end(args);
 }
 
+/* What errors of this program begin with. */
+static const char *prefix(void) { return cli_is_tool() ? cli_name() : "mha"; }
+
 /* The beginning of the message is "" or the name of a command with its colon. */
 static bool print_error(const char *name, const char *colon, const char *format, va_list args)
 {
     char message[8000];
     vsnprintf(message, sizeof message, format, args);
     fflush(stdout); /* keep the order of lines if both streams go to the same place */
-    cli_print(stderr, "mha: %s%s%s\n", name, colon, message);
+    cli_print(stderr, "%s: %s%s%s\n", prefix(), name, colon, message);
     return false;
 }
 
@@ -109,7 +113,7 @@ bool cli_refuse(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    print_error(cli_name(), ": ", format, args);
+    print_error(cli_is_tool() ? "" : cli_name(), cli_is_tool() ? "" : ": ", format, args);
     va_end(args);
     return false;
 }
@@ -158,6 +162,16 @@ bool cli_can_write(const char *path)
     nn_replacement_end(&to);
     if (!good) cli_error("%s", error);
     return good;
+}
+
+int cli_finish(int status)
+{
+    progress_end();
+    bool lost = ferror(stdout) != 0;
+    errno = 0;
+    if (fclose(stdout) == 0 && !lost) return status;
+    fprintf(stderr, "%s: cannot write to standard output: %s\n", prefix(), errno ? strerror(errno) : "a write failed");
+    return status == CLI_OK ? CLI_FAILED : status;
 }
 
 static bool is_same(const struct stat *a, const struct stat *b)

@@ -31,7 +31,7 @@ static inline const char *plural(long long count) { return count == 1 ? "" : "s"
 __attribute__((format(printf, 2, 3))) void cli_print(FILE *out, const char *format, ...);
 void cli_vprint(FILE *out, const char *format, va_list args);
 
-/* Prints one line on standard error: "mha: ", the message, a newline. Escaped as in cli_print. Returns false. */
+/* Prints one line on standard error: "mha: ", or the name of a tool, the message, a newline. Escaped as in cli_print. Returns false. */
 __attribute__((format(printf, 1, 2))) bool cli_error(const char *format, ...);
 
 /* The same with the name of the running command before the message: "mha: eval: ...". */
@@ -39,6 +39,9 @@ __attribute__((format(printf, 1, 2))) bool cli_refuse(const char *format, ...);
 
 /* The name of the command that runs. */
 const char *cli_name(void);
+
+/* Whether that is a tool, a program of its own. */
+bool cli_is_tool(void);
 
 /* The reason for the last failure of the context, in which an argument of the library is called by the option of the running
  * command that it comes from: the library says "options.heads", and the result "--heads N". Valid until the next call. */
@@ -48,6 +51,10 @@ const char *cli_reason(const mha_context *ctx);
  * an MHA_ISA that this machine does not have. */
 mha_context *cli_context(void);
 mha_context *cli_context_of(int threads);
+
+/* Ends the program's output, and returns its exit code: `status`, or CLI_FAILED after a failed write, which is reported. A full
+ * disk or a closed pipe is noticed at the latest when the stream is closed. */
+int cli_finish(int status);
 
 /* Seconds of a monotonic clock. */
 double cli_clock(void);

@@ -88,13 +88,13 @@ static void print_other_names(const cli_option *options)
     }
 }
 
-/* "mha NAME " before every line. */
+/* How the command is typed before every line. */
 static void print_usage(const cli_command *c)
 {
     const char *title = "Usage:";
     for (const char *line = c->usage; *line; title = "      ") {
         size_t length = strcspn(line, "\n");
-        printf("%s mha %s %.*s\n", title, c->name, (int)length, line);
+        printf("%s %s %.*s\n", title, cli_typed(c), (int)length, line);
         line += length + (line[length] == '\n');
     }
 }

@@ -23,6 +23,15 @@ static struct {
 
 const char *cli_name(void) { return running.command ? running.command->name : ""; }
 
+bool cli_is_tool(void) { return running.command && running.command->tool; }
+
+const char *cli_typed(const cli_command *command)
+{
+    static char typed[80];
+    snprintf(typed, sizeof typed, "%s%s", command->tool ? "" : "mha ", command->name);
+    return typed;
+}
+
 static const char *value_of(const cli_option *o) { return running.values[o - running.command->options]; }
 
 /* The row with that first name, or NULL. */
@@ -111,7 +120,7 @@ static bool take_float(const cli_given *g, const cli_option *o, float *number)
 
 static bool needs_value(const cli_given *g)
 {
-    return cli_refuse("%s needs a value; see 'mha %s --help'", g->name, cli_name());
+    return cli_refuse("%s needs a value; see '%s --help'", g->name, cli_typed(running.command));
 }
 
 static bool take_text(const cli_given *g, cli_kind kind, const char **text)
@@ -354,7 +363,7 @@ static bool has_required(void)
         name_missing(one, sizeof one, o);
         add_to_list(missing, sizeof missing, one, count++, --left, " and ");
     }
-    return cli_refuse("missing %s; usage: mha %s%s", missing, cli_name(), usage);
+    return cli_refuse("missing %s; usage: %s%s", missing, cli_typed(running.command), usage);
 }
 
 /* The name of an option that was given; of a positional argument its value. */
@@ -402,7 +411,7 @@ static bool refuse_unknown(const char *word, const cli_option *options)
     size_t length = strcspn(word, "=");
     bool is_long = strncmp(word, "--", 2) == 0 && length < sizeof shown;
     if (length == sizeof device - 1 && strncmp(word, device, length) == 0)
-        return cli_refuse("--device is for bench, layer and conformance; whole models run on the CPU");
+        return cli_refuse("--device is for bench and layer; whole models run on the CPU");
     int count = 0;
     for (const cli_option *o = options; o->names; o++)
         for (const char *names = o->names; !cli_is_positional(o) && count < NAMES && cli_next_name(name[count], &names);
@@ -413,7 +422,7 @@ static bool refuse_unknown(const char *word, const cli_option *options)
     bool letter = word[1] && !word[2]; /* any other letter would be near */
     const char *near = letter ? NULL : cli_closest(word, all);
     if (near) return cli_refuse("unknown option '%s'; did you mean '%s'?", word, near);
-    return cli_refuse("unknown option '%s'; 'mha %s --help' lists them", word, cli_name());
+    return cli_refuse("unknown option '%s'; '%s --help' lists them", word, cli_typed(running.command));
 }
 
 /* What an argument made of the parser. */
@@ -452,7 +461,7 @@ static parsed refuse_more(const char *word)
         if (cli_is_positional(o)) last = o;
     if (last && last->noun && last->kind == CLI_IS_TEXT && strcmp(last->noun, "text") == 0)
         cli_refuse("expected one text, got '%s' and '%s'; quote it", value_of(last), word);
-    else cli_refuse("unexpected argument '%s'; see 'mha %s --help'", word, cli_name());
+    else cli_refuse("unexpected argument '%s'; see '%s --help'", word, cli_typed(running.command));
     return REFUSED;
 }
 

@@ -148,6 +148,7 @@ extern const cli_word cli_whens[];  /* term_when */
 
 struct cli_command {
     const char *name, *summary; /* the summary is its line in 'mha --help' */
+    bool tool;                  /* a program of its own: not 'mha NAME', but 'NAME' */
     const char *usage;          /* lines of usage, without "mha NAME" */
     const char *examples;       /* lines, as the help prints them */
     const char *notes;          /* the rest of the help, in lines of up to 80 columns; or NULL */
@@ -159,9 +160,9 @@ struct cli_command {
 };
 
 /* One in the folder of each command. */
-extern const cli_command bench_command, classify_command, conformance_command, demo_command, embed_command,
-    eval_command, explain_command, fill_command, generate_command, heads_command, info_command, inspect_command,
-    layer_command, prune_command, tokenize_command, train_command, transcribe_command, view_command;
+extern const cli_command bench_command, classify_command, demo_command, embed_command, eval_command, explain_command,
+    fill_command, generate_command, heads_command, info_command, inspect_command, layer_command, prune_command,
+    tokenize_command, train_command, transcribe_command, view_command;
 
 /* All commands, in the order of the help; NULL ends the table. main.c has it. */
 extern const cli_command *const cli_commands[];
@@ -172,6 +173,9 @@ int cli_run(const cli_command *command, int argc, char **argv);
 
 /* Whether an option of the command that runs was given; `name` is the first of its row. */
 bool cli_was_given(const char *name);
+
+/* How a command is typed: "mha eval", or the name of a tool. Valid until the next call. */
+const char *cli_typed(const cli_command *command);
 
 /* Prints the help of a command. */
 void cli_help(const cli_command *command);

@@ -1,6 +1,7 @@
 /* For tests of the mha command: runs it in a shell, keeps what it said and looks into it.
  *
- * COMMAND, set by files.cmake, is the command as a shell types it, after the emulator that it needs, if any. */
+ * COMMAND, set by CMake, is the command as a shell types it, after the emulator that it needs, if any; and CONFORMANCE the tool of
+ * tools/conformance. */
 #ifndef COMMAND_H
 #define COMMAND_H
 
@@ -50,18 +51,23 @@ static inline void slurp(const char *path, char *out, size_t room)
     if (file) fclose(file);
 }
 
-/* Runs `settings COMMAND args`, as a shell reads them, with an empty cache folder; settings such as "MHA_ISA=scalar", or "". */
-static inline const said *command(const char *settings, const char *args)
+/* Runs `settings program args`, as a shell reads them, with an empty cache folder; settings such as "MHA_ISA=scalar", or "". */
+static inline const said *run_program(const char *program, const char *settings, const char *args)
 {
     static said result;
     char line[2000];
-    snprintf(line, sizeof line, "XDG_CACHE_HOME='%s' %s %s %s >'%s' 2>'%s'", command_folder, settings, COMMAND, args,
+    snprintf(line, sizeof line, "XDG_CACHE_HOME='%s' %s %s %s >'%s' 2>'%s'", command_folder, settings, program, args,
              in_folder("out"), in_folder("err"));
     int status = system(line);
     result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     slurp(in_folder("out"), result.out, sizeof result.out);
     slurp(in_folder("err"), result.err, sizeof result.err);
     return &result;
+}
+
+static inline const said *command(const char *settings, const char *args)
+{
+    return run_program(COMMAND, settings, args);
 }
 
 static inline size_t widest_line(const char *text)

@@ -1,5 +1,4 @@
-/* The mha command as a person or a script meets it: help, slips, exit codes, one line an error; info; conformance over
- * cases that are made here. */
+/* The mha command as a person or a script meets it: help, slips, exit codes, one line an error; info. */
 #include "command.h"
 
 #include <mha.h>
@@ -14,7 +13,6 @@ TEST(help_begins_with_examples)
                                        "-h",
                                        "help",
                                        "info --help",
-                                       "conformance --help",
                                        "demo --help",
                                        "explain --help",
                                        "inspect --help",
@@ -26,7 +24,7 @@ TEST(help_begins_with_examples)
                                        "transcribe --help",
                                        "bench --help",
                                        "info -h",
-                                       "conformance DIR --help"};
+                                       "info --json --help"};
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
         const said *it = command("", asks[i]);
         const char *usage = strstr(it->out, "Usage: mha");
@@ -56,7 +54,6 @@ TEST(wrong_use_is_one_line_that_helps)
         const char *args, *says;
     } wrong[] = {
         {"inof", "mha: unknown command 'inof'; did you mean 'info'?\n"},
-        {"conformence", "mha: unknown command 'conformence'; did you mean 'conformance'?\n"},
         {"deom", "mha: unknown command 'deom'; did you mean 'demo'?\n"},
         {"Info", "mha: unknown command 'Info'; did you mean 'info'?\n"},
         {"frobnicate", "mha: unknown command 'frobnicate'; 'mha --help' lists them\n"},
@@ -68,13 +65,7 @@ TEST(wrong_use_is_one_line_that_helps)
         {"info --jsno", "mha: info: unknown option '--jsno'; did you mean '--json'?\n"},
         {"info --zzzzzzz", "mha: info: unknown option '--zzzzzzz'; 'mha info --help' lists them\n"},
         {"info --json extra", "mha: info: unexpected argument 'extra'; see 'mha info --help'\n"},
-        {"conformance", "mha: conformance: missing folder; usage: mha conformance DIR\n"},
-        {"conformance --hlep", "mha: conformance: unknown option '--hlep'; 'mha conformance --help' lists them\n"},
-        {"conformance -- --hlep", "mha: conformance: cannot open the folder '--hlep': No such file or directory\n"},
-        {"conformance a b", "mha: conformance: unexpected argument 'b'; see 'mha conformance --help'\n"},
-        {"conformance /no/such/folder",
-         "mha: conformance: cannot open the folder '/no/such/folder': No such file or directory\n"},
-        {"conformance /dev/null", "mha: conformance: cannot open the folder '/dev/null': Not a directory\n"},
+        {"info -- --jsno", "mha: info: unexpected argument '--jsno'; see 'mha info --help'\n"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const said *it = command("", wrong[i].args);
@@ -214,17 +205,11 @@ TEST(no_command_waits_for_a_pipe)
         expect(it->status == 2 && one_line(it->err) && strstr(it->err, ": not a regular file"), "%s: exit %d, %s",
                reads[i], it->status, it->err);
     }
-    rename(in_folder("pipe"), in_folder("d/pipe.safetensors"));
-    char args[300];
-    snprintf(args, sizeof args, "conformance '%s'", in_folder("d"));
-    const said *it = command("timeout 60", args);
-    expect(it->status == 1 && strstr(it->out, "pipe.safetensors: not a regular file"), "exit %d: %s", it->status,
-           it->out);
 }
 
 TEST(a_full_disk_is_an_error)
 {
-    static const char *const speaks[] = {"--help", "--version", "info", "info --json", "conformance --help"};
+    static const char *const speaks[] = {"--help", "--version", "info", "info --json", "eval --help"};
     struct stat about;
     if (stat("/dev/full", &about)) {
         not_given("this system has no /dev/full");
@@ -291,14 +276,14 @@ TEST(a_device_is_used_or_refused)
     static const char *const others[] = {"demo",  "train",    "eval",       "classify", "heads",
                                          "prune", "view",     "inspect",    "generate", "embed",
                                          "fill",  "tokenize", "transcribe", "explain",  "info"};
-    static const char *const users[] = {"bench --shape vit_b16", "layer a b -o c", "conformance ."};
+    static const char *const users[] = {"bench --shape vit_b16", "layer a b -o c"};
     char args[200], line[400];
     for (size_t n = 0; n < sizeof others / sizeof *others; n++) {
         snprintf(args, sizeof args, n % 2 ? "%s --device cuda" : "%s --device=cuda", others[n]);
-        refuses(args, "--device is for bench, layer and conformance; whole models run on the CPU");
+        refuses(args, "--device is for bench and layer; whole models run on the CPU");
     }
     bool gpu = mha_device_describe("cuda", line, sizeof line) == MHA_OK;
-    for (int n = 0; n < 3; n++) {
+    for (int n = 0; n < 2; n++) {
         snprintf(args, sizeof args, "%s --device tpu", users[n]);
         refuses(args, "mha: --device tpu: there is none called 'tpu'; there are cpu, cuda and cuda:N");
         snprintf(args, sizeof args, "%s --device cuda", users[n]);
@@ -352,186 +337,11 @@ TEST(a_forced_instruction_set_is_used_or_refused)
                    strcmp(json_field(it->out, "isa_reason"), "MHA_ISA") == 0,
                "%s: exit %d, %s", isa.name, it->status, it->out);
     }
-    static const char *const asks[] = {"info", "info --json", "conformance ."};
+    static const char *const asks[] = {"info", "info --json"};
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
         const said *it = command("MHA_ISA=abacus", asks[i]);
         expect(it->status == 2 && !*it->out && one_line(it->err) && strstr(it->err, "abacus") &&
                    strstr(it->err, "scalar"),
                "%s: exit %d, %s", asks[i], it->status, it->err);
     }
-}
-
-/* ---- conformance ------------------------------------------------------------------------------------------------ */
-
-/* A case of one head with two queries and keys: Q is zero, so every key weighs the same and Y is the mean of V. */
-typedef struct tiny_case {
-    const char *op, *opset, *inputs, *outputs, *attributes; /* attributes: as JSON after a comma, or "" */
-    const char *q_shape;                                    /* of Q, K, V and Y */
-    float y[4];
-    size_t cut; /* bytes missing at the end */
-} tiny_case;
-
-static const tiny_case good = {"Attention", "23", "Q,K,V", "Y", "", "1,1,2,2", {2, 3, 2, 3}, 0};
-
-static void write_case(const char *name, tiny_case c)
-{
-    static const float data[12] = {0, 0, 0, 0, 1, -1, 2, 5, 1, 2, 3, 4}; /* Q, K, V */
-    char header[1200];
-    int n = snprintf(header, sizeof header,
-                     "{\"__metadata__\":{\"op\":\"%s\",\"opset\":\"%s\",\"inputs\":\"%s\",\"outputs\":\"%s\"%s},"
-                     "\"in:Q\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[0,16]},"
-                     "\"in:K\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[16,32]},"
-                     "\"in:V\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[32,48]},"
-                     "\"out:Y\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[48,64]}}",
-                     c.op, c.opset, c.inputs, c.outputs, c.attributes, c.q_shape, c.q_shape, c.q_shape, c.q_shape);
-    unsigned char file[2000] = {0};
-    size_t size = 8 + (size_t)n;
-    file[0] = (unsigned char)n;
-    file[1] = (unsigned char)(n >> 8);
-    memcpy(file + 8, header, (size_t)n);
-    memcpy(file + size, data, sizeof data);
-    memcpy(file + size + sizeof data, c.y, sizeof c.y);
-    size += sizeof data + sizeof c.y;
-    FILE *out = fopen(in_folder(name), "wb");
-    if (!expect(out, "cannot write %s", name)) return;
-    fwrite(file, 1, size - c.cut, out);
-    fclose(out);
-}
-
-static const said *conformance(void)
-{
-    char args[100];
-    snprintf(args, sizeof args, "conformance '%s'", command_folder);
-    return command("", args);
-}
-
-TEST(a_folder_without_cases_is_wrong_use)
-{
-    const said *it = conformance();
-    expect(it->status == 2 && !*it->out && one_line(it->err) && strstr(it->err, "no cases in "), "exit %d: %s",
-           it->status, it->err);
-}
-
-TEST(good_cases_pass_in_order)
-{
-    tiny_case three = good, causal = good;
-    three.q_shape = "1,2,2";
-    three.attributes = ",\"attr:q_num_heads\":\"1\",\"attr:kv_num_heads\":\"1\"";
-    causal.attributes = ",\"attr:is_causal\":\"1\",\"attr:scale\":\"0.5\",\"attr:softmax_precision\":\"1\"";
-    memcpy(causal.y, (float[]){1, 2, 2, 3}, sizeof causal.y);
-    write_case("b.safetensors", three);
-    write_case("a.safetensors", good);
-    write_case("c.safetensors", causal);
-    const said *it = conformance();
-    expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
-    expect(strcmp(it->out, "  ok    0.0e+00 a\n  ok    0.0e+00 b\n  ok    0.0e+00 c\n3 passed, 0 failed\n") == 0, "%s",
-           it->out);
-    unlink(in_folder("b.safetensors"));
-    unlink(in_folder("c.safetensors"));
-}
-
-/* Beside a good case that still passes, each one with a flaw fails with its reason on the line under its name. */
-TEST(bad_cases_fail_with_a_reason)
-{
-    static const struct {
-        tiny_case c;
-        const char *says;
-    } bad[] = {
-        {{"Attention", "23", "Q,K,V", "Y", "", "1,1,2,2", {2, 3, 2.5f, 3}, 0}, "Y[0,0,1,0] is 2, expected 2.5"},
-        {{"Attention", "23", "Q,K,V", "Y", "", "1,1,2,2", {2, 3, 2, NAN}, 0}, "Y[0,0,1,1] is 3, expected nan"},
-        {{"Attention", "23", "Q,K,V", "Y", "", "1,1,2,2", {2, 3, 2, 3.0001f}, 0}, "Y[0,0,1,1] is 3"},
-        {{"Attention", "23", "Q,K,V", "Y", "", "1,1,2,2", {0}, 1}, "tensor \"out:Y\" ends at byte 64 of the data"},
-        {{"Attention", "23", "Q,K,V", "Y", "", "1,1,2,3", {0}, 0}, "says 16 bytes, but float32 (1,1,2,3) needs 24"},
-        {{"Attention", "22", "Q,K,V", "Y", "", "1,1,2,2", {0}, 0}, "opset is \"22\""},
-        {{"Softmax", "23", "Q,K,V", "Y", "", "1,1,2,2", {0}, 0}, "unknown operator \"Softmax\""},
-        {{"Attention", "23", "Q,K", "Y", "", "1,1,2,2", {0}, 0}, "input V is missing"},
-        {{"Attention", "23", "Q,K,V,attn_mask", "Y", "", "1,1,2,2", {0}, 0}, "tensor \"in:attn_mask\" is missing"},
-        {{"Attention", "23", "Q,V,K", "Y", "", "1,1,2,2", {0}, 0}, "inputs: entry 1 should be K or empty"},
-        {{"Attention", "23", "Q,K,V,,,,,,,", "Y", "", "1,1,2,2", {0}, 0}, "inputs: more than 7 entries"},
-        {{"Attention", "23", "Q,K,V", "", "", "1,1,2,2", {0}, 0}, "output Y is missing"},
-        {{"Attention", "23", "Q,K,V", "Y", ",\"attr:is_casual\":\"1\"", "1,1,2,2", {0}, 0},
-         "unknown attribute \"is_casual\""},
-        {{"Attention", "23", "Q,K,V", "Y", ",\"attr:is_causal\":\"yes\"", "1,1,2,2", {0}, 0}, "is_causal is \"yes\""},
-        {{"Attention", "23", "Q,K,V", "Y", ",\"attr:scale\":\"nan\"", "1,1,2,2", {0}, 0}, "scale is \"nan\""},
-        {{"Attention", "23", "Q,K,V", "Y", "", "1,2,2", {0}, 0}, "no attribute gives the number of heads"},
-        {{"Attention", "23", "Q,K,V", "Y", ",\"attr:q_num_heads\":\"3\"", "1,2,2", {0}, 0}, "not divisible by 3 heads"},
-        {{"Attention", "23", "Q,K,V", "Y", ",\"attr:q_num_heads\":\"2\"", "1,1,2,2", {0}, 0},
-         "the attribute gives 2 heads"},
-        {{"Attention", "23", "Q,K,V", "Y", "", "4", {0}, 0}, "3 or 4 axes"},
-        {{"Attention", "23", "Q,K,V", "Y", "", "1,1,1,2,2", {0}, 0}, "3 or 4 axes"},
-    };
-    enum { BAD = sizeof bad / sizeof *bad };
-    char name[40], count[40];
-    write_case("a.safetensors", good);
-    for (int i = 0; i < BAD; i++) {
-        snprintf(name, sizeof name, "b%02d.safetensors", i);
-        write_case(name, bad[i].c);
-    }
-    const said *it = conformance();
-    snprintf(count, sizeof count, "\n1 passed, %d failed\n", BAD);
-    expect(it->status == 1 && !*it->err, "exit %d, %s", it->status, it->err);
-    expect(strncmp(it->out, "  ok    0.0e+00 a\nFAILED  ", 26) == 0 && strstr(it->out, count), "%s", it->out);
-    for (int i = 0; i < BAD; i++) {
-        snprintf(name, sizeof name, " b%02d\n        ", i);
-        const char *line = strstr(it->out, name);
-        if (!expect(line, "case %d is missing", i)) continue;
-        line += strlen(name);
-        const char *reason = strstr(line, bad[i].says);
-        expect(reason && reason < strchr(line, '\n'), "'%s' is not in: %.200s", bad[i].says, line);
-        snprintf(name, sizeof name, "b%02d.safetensors", i);
-        unlink(in_folder(name));
-    }
-    unlink(in_folder("a.safetensors"));
-}
-
-/* Keys of 1,2 and 3,4, all of equal weight: a row that sees key 0 alone gives 1,2, one that sees key 1 alone 3,4, one
- * that sees neither 0,0. */
-TEST(windows_of_a_case)
-{
-    static const struct {
-        const char *attributes;
-        float y[4];
-    } cases[] = {
-        {"\"attr:left_window_size\":\"0\"", {2, 3, 3, 4}},
-        {"\"attr:right_window_size\":\"0\"", {1, 2, 2, 3}},
-        {"\"attr:left_window_size\":\"0\",\"attr:right_window_size\":\"0\"", {1, 2, 3, 4}},
-        {"\"attr:left_window_size\":\"0\",\"attr:is_causal\":\"1\"", {1, 2, 3, 4}},
-        {"\"attr:right_window_size\":\"1\",\"attr:is_causal\":\"1\"", {1, 2, 2, 3}},
-        {"\"attr:left_window_size\":\"-1\",\"attr:right_window_size\":\"-1\"", {2, 3, 2, 3}},
-        {"\"attr:left_window_size\":\"1\",\"attr:right_window_size\":\"1\"", {2, 3, 2, 3}},
-    };
-    enum { CASES = sizeof cases / sizeof *cases };
-    char name[40], attributes[120], count[40];
-    for (int i = 0; i < CASES; i++) {
-        tiny_case c = good;
-        snprintf(attributes, sizeof attributes, ",%s", cases[i].attributes);
-        snprintf(name, sizeof name, "w%02d.safetensors", i);
-        c.opset = "25";
-        c.attributes = attributes;
-        memcpy(c.y, cases[i].y, sizeof c.y);
-        write_case(name, c);
-    }
-    tiny_case beyond = good;
-    beyond.attributes = ",\"attr:left_window_size\":\"-2\"";
-    write_case("x.safetensors", beyond);
-    const said *it = conformance();
-    snprintf(count, sizeof count, "\n%d passed, 1 failed\n", CASES);
-    expect(it->status == 1 && strstr(it->out, count), "exit %d, %s", it->status, it->out);
-    expect(strstr(it->out, " x\n        attribute left_window_size is \"-2\"; expected a whole number from -1 "), "%s",
-           it->out);
-    for (int i = 0; i < CASES; i++) {
-        snprintf(name, sizeof name, "w%02d.safetensors", i);
-        unlink(in_folder(name));
-    }
-    unlink(in_folder("x.safetensors"));
-}
-
-TEST(a_case_that_cannot_be_opened_fails)
-{
-    if (!expect(mkdir(in_folder("folder.safetensors"), 0700) == 0, "no folder")) return;
-    const said *it = conformance();
-    expect(it->status == 1 &&
-               strstr(it->out, "FAILED     -    folder\n        folder.safetensors: not a regular file\n"),
-           "exit %d: %s", it->status, it->out);
-    rmdir(in_folder("folder.safetensors"));
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The command with --device cuda: conformance, bench, and what is said about GPUs and commands that cannot be used.
+# The command and tools/conformance with --device cuda: cases, bench, and what is said about GPUs and commands that cannot be used.
 #
 #     commands.sh COMMAND [FOLDER_OF_THE_DRIVER]      the folder: that of a driver without a GPU (emulator/driver.c)
 set -u
@@ -20,7 +20,12 @@ check() {
     fi
 }
 
-run() { "$command" "$@" >"$work/out" 2>"$work/err"; }
+# run ARGUMENT...: of the command, or behind "conformance" of that tool, which lies beside it.
+run() {
+    program=$command
+    [ "$1" != conformance ] || { program=${command%/*}/tools/conformance && shift; }
+    "$program" "$@" >"$work/out" 2>"$work/err"
+}
 
 # refused TEXT ARGUMENT...: exit 2, nothing on standard output, and this one line.
 refused() {
@@ -45,14 +50,17 @@ only_attention_is_listed() {
         ! grep -vE '^(forward|backward|decode) ' "$work/out" && run bench --list && ! grep 8k_128 "$work/out"
 }
 
-nothing_is_there() { MHA_EMULATED_GPU=none refused 'mha: --device cuda: cuda: this machine has no GPU' "$@"; }
+nothing_is_there() { MHA_EMULATED_GPU=none refused ': --device cuda: cuda: this machine has no GPU' "$@"; }
 an_old_gpu() { MHA_EMULATED_GPU=old refused 'has compute capability 8.0; the kernels need 9.0' "$@"; }
 
-# A copy of the command looks for a plug-in of another name, which is not there.
-LC_ALL=C sed 's/libmha-cuda\.so/libmha-none.so/g' "$command" >"$work/mha" && chmod +x "$work/mha" || exit 1
+# Copies of the programs look for a plug-in of another name, which is not there.
+mkdir "$work/tools" || exit 1
+for file in mha tools/conformance; do
+    LC_ALL=C sed 's/libmha-cuda\.so/libmha-none.so/g' "${command%/*}/$file" >"$work/$file" && chmod +x "$work/$file" || exit 1
+done
 no_plugin() (
     command=$work/mha
-    refused 'mha: --device cuda: cuda needs a plug-in that cannot be loaded: libmha-none.so: ' "$@"
+    refused ': --device cuda: cuda needs a plug-in that cannot be loaded: libmha-none.so: ' "$@"
 )
 
 if [ -n "${MHA_VECTORS:-}" ]; then
@@ -67,8 +75,8 @@ check only_attention_is_listed
 for words in "conformance $work" "bench --shape vit_b16" "layer no.safetensors none.safetensors -o $work/y.safetensors"; do
     # shellcheck disable=SC2086 # words
     set -- $words
-    check refused 'mha: --device cuda:99: there is no cuda:99; this machine has' "$@" --device cuda:99
-    check refused "mha: --device tpu: there is none called 'tpu'; there are cpu, cuda and cuda:N" "$@" --device tpu
+    check refused ': --device cuda:99: there is no cuda:99; this machine has' "$@" --device cuda:99
+    check refused ": --device tpu: there is none called 'tpu'; there are cpu, cuda and cuda:N" "$@" --device tpu
     check no_plugin "$@" --device cuda
     [ -z "$emulator" ] || check nothing_is_there "$@" --device cuda
     [ -z "$emulator" ] || check an_old_gpu "$@" --device cuda:0

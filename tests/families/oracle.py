@@ -218,7 +218,7 @@ KINDS = dict(decoder=decoder, encoder=encoder, pair=pair, pair_head=pair_head, i
 
 def steady(a, b):
     """Whether two answers have the same tokens, and numbers that differ by little, so that the 2e-5 which
-    `mha conformance` allows are ten times what one rounding of each weight to float32 does."""
+    tools/conformance allows are ten times what one rounding of each weight to float32 does."""
     return all(torch.equal(x, b[k]) if not x.is_floating_point() else (x - b[k]).abs().max() <= 3e-4 * x.abs().max()
                for k, x in a.items())
 

@@ -37,7 +37,7 @@ cat "$work/runs"
 "$python" -B "$here/oracle.py" - <"$work/runs" >"$work/log" 2>&1 || { tail -n 3 "$work/log" && failed=1; }
 "$python" -B "$here/timm.py" "$work/timm" "$seed" >"$work/log" 2>&1 || { tail -n 3 "$work/log" && failed=1; }
 for folder in "$work"/*/; do
-    "$mha" conformance "$folder" >"$work/log"
+    "${mha%/*}/tools/conformance" "$folder" >"$work/log"
     count
 done
 scripts="speech.py rotary.py"

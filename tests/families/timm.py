@@ -1,4 +1,4 @@
-"""Vision Transformers under timm's tensor names, with their answers, for `mha conformance`:
+"""Vision Transformers under timm's tensor names, with their answers, for tools/conformance:
 
     python tests/families/timm.py FOLDER SEED
 

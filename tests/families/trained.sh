@@ -42,8 +42,8 @@ else skip gpt_nano_sort 'MHA_MODELS names no folder with gpt-nano-sort.safetenso
 
 # Every family, logits, hidden states, attention weights and continuations.
 if [ -d "$models/hf" ]; then
-    "$mha" conformance "$models/hf" >"$work/all" 2>&1
-    grep -A1 -E '^FAILED|^mha:' "$work/all"
+    "${mha%/*}/tools/conformance" "$models/hf" >"$work/all" 2>&1
+    grep -A1 -E '^FAILED|^conformance:' "$work/all"
     tail -n 1 "$work/all" | sed 's/^[0-9]* passed, //' >"$work/got"
     echo '0 failed' >"$work/none"
     check families "$work/got" "$work/none"

@@ -1,4 +1,4 @@
-/* mha tokenize: tables, JSON, files, decoding, training, and what it says to wrong usage; and `mha conformance` over
+/* mha tokenize: tables, JSON, files, decoding, training, and what it says to wrong usage; and `conformance` over
  * tokenizers. */
 #include "cli/command.h"
 
@@ -162,8 +162,8 @@ TEST(conformance)
                              "{\"text\": \"ab\", \"ids\": [4, 2, 2]},"
                              "{\"text\": \"ab\", \"ids\": [4, 2], \"tokens\": [\"<s>\", \"x\"]},"
                              "{\"text\": \"ab\", \"ids\": [4, 2], \"decoded\": \"x\"}]");
-    snprintf(line, sizeof line, "conformance '%s'", command_folder);
-    const said *it = command("", line);
+    snprintf(line, sizeof line, "'%s'", command_folder);
+    const said *it = run_program(CONFORMANCE, "", line);
     expect(it->status == 1 && strstr(it->out, "4 passed, 4 failed\n"), "exit %d: %s%s", it->status, it->out, it->err);
     expect(strstr(it->out, "the id of token 1 is 2, expected 0") && strstr(it->out, "only 2 tokens") &&
                strstr(it->out, "token 1 is \"ab\", expected \"x\"") &&
@@ -181,7 +181,7 @@ TEST(conformance_of_five_families)
         not_given("MHA_TOKENIZERS names no folder of cases");
         return;
     }
-    const said *it = command("", "conformance \"$MHA_TOKENIZERS\" | tail -n 1");
+    const said *it = run_program(CONFORMANCE, "", "\"$MHA_TOKENIZERS\" | tail -n 1");
     int passed = 0, failed = -1;
     sscanf(it->out, "%d passed, %d failed", &passed, &failed); // NOLINT(cert-err34-c)
     expect(passed >= 505 && failed == 0, "%s%s", it->out, it->err);

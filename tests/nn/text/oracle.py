@@ -4,7 +4,7 @@ kind on random texts, and merges that are learned from a text.
     oracle.py MHA [SEED [COUNT]]
 
 MHA is the command. For each of COUNT tokenizers (60 by default), a tokenizer.json and a cases.json with the library's
-answers are written to a temporary folder, and `mha conformance` runs them. Failures are kept in the folder that is
+answers are written to a temporary folder, and tools/conformance runs them. Failures are kept in the folder that is
 printed. The seed is printed, too; without one, the time is taken.
 """
 
@@ -434,7 +434,7 @@ def main():
             save(here, cases_of(rng, t, 40))
     trained = same_training(mha, rng, folder)
     print(f"{'  ok    ' if trained else 'FAILED  '}training")
-    run = subprocess.run([mha, "conformance", folder], capture_output=True, text=True, errors="replace")
+    run = subprocess.run([os.path.join(os.path.dirname(mha), "tools/conformance"), folder], capture_output=True, text=True, errors="replace")
     lines = run.stdout.splitlines()
     for i, line in enumerate(lines):
         if line.startswith("FAILED"):

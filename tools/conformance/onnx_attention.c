@@ -18,7 +18,7 @@
  * A mask whose last axis is shorter than the keys is padded with "masked", even if it has length 1, where broadcasting
  * might be expected: this follows the ONNX definition. */
 #include "cli/common/device.h"
-#include "cli/conformance/onnx.h"
+#include "tools/conformance/onnx.h"
 
 #include <math.h>
 #include <string.h>

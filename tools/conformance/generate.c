@@ -1,5 +1,5 @@
 /* Continuations of a case, beside those of the library that made it: greedy, of prompts of unlike length, and of beams. */
-#include "cli/conformance/model.h"
+#include "tools/conformance/model.h"
 
 #include <mha_text.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  *
  * Case files are untrusted: shapes are checked against each other here or by the library, sums and products that
  * determine an allocation are checked for overflow, and allocations are limited. */
-#include "cli/conformance/onnx.h"
+#include "tools/conformance/onnx.h"
 #include "io/json.h"
 
 #include <errno.h>

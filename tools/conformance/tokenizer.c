@@ -1,5 +1,5 @@
 /* Cases of a tokenizer: a folder with its files, and cases.json with what the texts give. */
-#include "cli/conformance/conformance.h"
+#include "tools/conformance/conformance.h"
 #include "cli/common/cli.h"
 #include "io/json.h"
 #include "io/source.h"

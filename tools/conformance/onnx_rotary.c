@@ -3,7 +3,7 @@
  * With position_ids (B,T) the caches are tables (P,w/2), one row per position; otherwise they are (B,T,w/2), one row
  * per row of the input. The input is (B,H,T,D), or (B,T,H*D) with num_heads, viewed as (B,H,T,D) by strides. */
 #include "cli/common/device.h"
-#include "cli/conformance/onnx.h"
+#include "tools/conformance/onnx.h"
 
 enum { INPUT, COS, SIN, POSITIONS };
 

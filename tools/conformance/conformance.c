@@ -1,8 +1,9 @@
-/* mha conformance DIR: runs every case of a folder, one line per case. */
+/* conformance DIR: runs every case of a folder, one line per case. */
 #include "cli/common/device.h"
-#include "cli/conformance/conformance.h"
-#include "cli/conformance/model.h"
-#include "cli/conformance/onnx.h"
+#include "cli/terminal/interrupt.h"
+#include "tools/conformance/conformance.h"
+#include "tools/conformance/model.h"
+#include "tools/conformance/onnx.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -155,14 +156,16 @@ out:
     return status;
 }
 
-const cli_command conformance_command = {
+static const cli_command command = {
     .name = "conformance",
-    .summary = "run conformance cases: ONNX operators, tokenizers",
+    .tool = true,
     .usage = "DIR [OPTIONS]",
-    .examples = "  mha conformance vectors/onnx           run every case in the folder\n"
-                "  MHA_ISA=scalar mha conformance DIR     the same with another instruction set\n"
-                "  mha conformance --device cuda DIR      the same on an NVIDIA GPU\n"
-                "  mha conformance tokenizers             run the cases of tokenizers\n",
+    .examples = "  build/tools/conformance vectors/onnx   run every case in the folder\n"
+                "  MHA_ISA=scalar build/tools/conformance DIR\n"
+                "                                         the same with another instruction set\n"
+                "  build/tools/conformance --device cuda DIR\n"
+                "                                         the same on an NVIDIA GPU\n"
+                "  build/tools/conformance tokenizers     run the cases of tokenizers\n",
     .notes = "Runs the cases in DIR, sorted by name, and prints one line per case: ok or\n"
              "FAILED, the name, and the reason of a failure on a second line. The last line\n"
              "is 'N passed, N failed'. Exit status 1 if any case failed. Cases are:\n"
@@ -187,3 +190,9 @@ const cli_command conformance_command = {
     .options = options,
     .request_size = sizeof(request),
     .run = run_conformance};
+
+int main(int argc, char **argv)
+{
+    interrupt_install();
+    return cli_finish(cli_run(&command, argc, argv));
+}

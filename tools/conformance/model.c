@@ -1,7 +1,7 @@
 /* Cases of models: a folder with a checkpoint and, in expected.safetensors, what another library answers. */
 #include "cli/common/cli.h"
-#include "cli/conformance/conformance.h"
-#include "cli/conformance/model.h"
+#include "tools/conformance/conformance.h"
+#include "tools/conformance/model.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
  *
  * NaN equals only NaN. For a masked score, one side may have -infinity and the other the lowest number of the type, so
  * these are considered equal and excluded from w. */
-#include "cli/conformance/onnx.h"
+#include "tools/conformance/onnx.h"
 
 #include <float.h>
 #include <math.h>
