@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -60,14 +61,17 @@ static void print_wrapped(const char *text)
 
 /* A file name may contain any byte. The formatted text is escaped as a whole, so that no caller can forget a name; only
  * the newlines at the beginning and the end of the format are printed as they are. */
-void cli_vprint(FILE *out, const char *format, va_list args)
+void cli_print(FILE *out, const char *format, ...)
 {
+    va_list args;
     enum { LINE = 8192 };
     static const char newlines[] = "\n\n\n\n";
     char line[LINE], shown[NN_PRINTABLE_WIDEST * LINE];
     size_t first = strspn(format, "\n"), last = strlen(format), ends = 0;
     while (last > first && format[last - 1] == '\n') last--, ends++;
+    va_start(args, format);
     int length = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
     if (length < 0) return;
     assert(first < sizeof newlines && ends < sizeof newlines);
     if (length < LINE) line[length - (int)ends] = 0;
@@ -79,42 +83,37 @@ void cli_vprint(FILE *out, const char *format, va_list args)
     fprintf(out, "%.*s", (int)ends, newlines);
 }
 
-void cli_print(FILE *out, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    cli_vprint(out, format, args);
-    va_end(args);
-}
-
 /* What errors of this program begin with. */
 static const char *prefix(void) { return cli_is_tool() ? cli_name() : "mha"; }
 
-/* The beginning of the message is "" or the name of a command with its colon. */
-static bool print_error(const char *name, const char *colon, const char *format, va_list args)
+enum { MESSAGE = 8000 };
+
+static void print_error(const char *message)
 {
-    char message[8000];
-    vsnprintf(message, sizeof message, format, args);
     fflush(stdout); /* keep the order of lines if both streams go to the same place */
-    cli_print(stderr, "%s: %s%s%s\n", prefix(), name, colon, message);
-    return false;
+    cli_print(stderr, "%s: %s\n", prefix(), message);
 }
 
 bool cli_error(const char *format, ...)
 {
+    char message[MESSAGE];
     va_list args;
     va_start(args, format);
-    print_error("", "", format, args);
+    vsnprintf(message, sizeof message, format, args);
     va_end(args);
+    print_error(message);
     return false;
 }
 
 bool cli_refuse(const char *format, ...)
 {
+    char message[MESSAGE];
+    int used = cli_is_tool() ? 0 : snprintf(message, sizeof message, "%s: ", cli_name());
     va_list args;
     va_start(args, format);
-    print_error(cli_is_tool() ? "" : cli_name(), cli_is_tool() ? "" : ": ", format, args);
+    vsnprintf(message + used, sizeof message - (size_t)used, format, args);
     va_end(args);
+    print_error(message);
     return false;
 }
 

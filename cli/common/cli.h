@@ -6,7 +6,6 @@
 #define CLI_H
 
 #include <mha.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -29,7 +28,6 @@ static inline const char *plural(long long count) { return count == 1 ? "" : "s"
 /* Like fprintf, for text that contains names: control characters are escaped (printable.h), so the format may contain
  * none except newlines at its beginning and end. Up to 8191 bytes. */
 __attribute__((format(printf, 2, 3))) void cli_print(FILE *out, const char *format, ...);
-void cli_vprint(FILE *out, const char *format, va_list args);
 
 /* Prints one line on standard error: "mha: ", or the name of a tool, the message, a newline. Escaped as in cli_print. Returns false. */
 __attribute__((format(printf, 1, 2))) bool cli_error(const char *format, ...);

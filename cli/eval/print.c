@@ -52,13 +52,14 @@ static void put_name(const term *t, const char *name)
 
 __attribute__((format(printf, 3, 4))) static void put_row(const term *t, const char *what, const char *format, ...)
 {
+    char text[2000];
     va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
     printf("%*s", INDENT, "");
     term_left(t, NAME, TERM_FAINT, what);
-    va_start(args, format);
-    cli_vprint(stdout, format, args);
-    va_end(args);
-    printf("\n");
+    cli_print(stdout, "%s\n", text);
 }
 
 static void put_head(const term *t, const eval_setting *set, const eval_scores *s)
