@@ -160,7 +160,7 @@ static bool check_device(const request *r)
 
 /* ---- The list of measurements ------------------------------------------------------------------------------------ */
 
-static int add(bench_job *jobs, int count, const request *r, bench_job job)
+static int add_job(bench_job *jobs, int count, const request *r, bench_job job)
 {
     if (r->pass != BENCH_PASSES && r->pass != (int)job.pass) return count;
     if (r->shape && strcmp(r->shape, job.name) != 0) return count;
@@ -182,9 +182,10 @@ static int plan_attention(bench_job jobs[JOBS_MOST], const request *r)
     bool large = device_is_gpu(r->device) || r->shape;
     for (const bench_shape *s = bench_shapes; s->name; s++)
         if (!s->large || large)
-            n = add(jobs, n, r, (bench_job){bench_is_decode(s) ? BENCH_DECODE : BENCH_FORWARD, s->name, s});
+            n = add_job(jobs, n, r, (bench_job){bench_is_decode(s) ? BENCH_DECODE : BENCH_FORWARD, s->name, s});
     for (const bench_shape *s = bench_shapes; s->name; s++)
-        if (!bench_is_decode(s) && (!s->large || large)) n = add(jobs, n, r, (bench_job){BENCH_BACKWARD, s->name, s});
+        if (!bench_is_decode(s) && (!s->large || large))
+            n = add_job(jobs, n, r, (bench_job){BENCH_BACKWARD, s->name, s});
     return n;
 }
 
@@ -192,22 +193,22 @@ static int plan_attention(bench_job jobs[JOBS_MOST], const request *r)
 static int plan_others(bench_job jobs[JOBS_MOST], int n, const request *r)
 {
     for (const bench_product *s = bench_products; s->name; s++)
-        n = add(jobs, n, r, (bench_job){BENCH_GEMM, s->name, s});
+        n = add_job(jobs, n, r, (bench_job){BENCH_GEMM, s->name, s});
     for (const bench_layer *s = bench_layers; s->name; s++)
-        if (!s->large || r->shape) n = add(jobs, n, r, (bench_job){BENCH_LAYER, s->name, s});
+        if (!s->large || r->shape) n = add_job(jobs, n, r, (bench_job){BENCH_LAYER, s->name, s});
     for (const bench_model *s = bench_models; s->name && r->type != MHA_FLOAT16; s++) {
-        n = add(jobs, n, r, (bench_job){BENCH_TRAIN, s->name, s});
-        n = add(jobs, n, r, (bench_job){BENCH_INFER, s->name, s});
+        n = add_job(jobs, n, r, (bench_job){BENCH_TRAIN, s->name, s});
+        n = add_job(jobs, n, r, (bench_job){BENCH_INFER, s->name, s});
     }
     for (const bench_language *s = bench_languages; s->name && is_language(r); s++) {
-        n = add(jobs, n, r, (bench_job){BENCH_PROMPT, s->name, s});
-        n = add(jobs, n, r, (bench_job){BENCH_GENERATE, s->name, s});
+        n = add_job(jobs, n, r, (bench_job){BENCH_PROMPT, s->name, s});
+        n = add_job(jobs, n, r, (bench_job){BENCH_GENERATE, s->name, s});
     }
     return n;
 }
 
 /* Lists the measurements and returns their number. Prints an error and returns 0 if there are none. */
-static int plan(bench_job jobs[JOBS_MOST], const request *r)
+static int plan_jobs(bench_job jobs[JOBS_MOST], const request *r)
 {
     bool gpu = device_is_gpu(r->device);
     int n = plan_attention(jobs, r);
@@ -221,7 +222,7 @@ static int plan(bench_job jobs[JOBS_MOST], const request *r)
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */
 
 /* Whether the result is within tolerance; NAN means that it was not compared. */
-static bool sound(const bench_job *job, mha_type type, const char *judge, double error)
+static bool is_within_tolerance(const bench_job *job, mha_type type, const char *judge, double error)
 {
     if (!(error > bench_tolerance(type))) return true;
     return cli_refuse("%s %s differs from %s by %.2g of the largest value; at most %.2g is allowed",
@@ -229,7 +230,7 @@ static bool sound(const bench_job *job, mha_type type, const char *judge, double
 }
 
 /* Returns an exit code. */
-static int measure(const bench_setting *set, const bench_limits *limits, const bench_job *job, bool json)
+static int measure_job(const bench_setting *set, const bench_limits *limits, const bench_job *job, bool json)
 {
     char error[200];
     bench_result result;
@@ -248,9 +249,9 @@ static int measure(const bench_setting *set, const bench_limits *limits, const b
     if (json) bench_print_json(set, limits, job, &result);
     else bench_print_row(limits, job, &result);
     fflush(stdout);
-    bool right =
-        sound(job, set->compute, result.tokens > 0 ? "a pass over the whole text" : "the oracle", result.max_error);
-    if (set->blas) right &= sound(job, set->type, set->blas->name, result.peer_error);
+    bool right = is_within_tolerance(job, set->compute, result.tokens > 0 ? "a pass over the whole text" : "the oracle",
+                                     result.max_error);
+    if (set->blas) right &= is_within_tolerance(job, set->type, set->blas->name, result.peer_error);
     return right ? CLI_OK : CLI_FAILED;
 }
 
@@ -299,7 +300,7 @@ static int run_jobs(bench_setting *set, const request *r, const bench_job *jobs,
         return CLI_FAILED;
     }
     if (!r->json) bench_print_head(set, &limits, is_language(r));
-    for (int i = 0; i < count; i++) status |= measure(set, &limits, &jobs[i], r->json);
+    for (int i = 0; i < count; i++) status |= measure_job(set, &limits, &jobs[i], r->json);
     return status;
 }
 
@@ -310,7 +311,7 @@ static int run_bench(void *asked)
     int count = 0, status = CLI_USAGE;
     if (r->type == NOT_GIVEN) r->type = device_is_gpu(r->device) ? MHA_BFLOAT16 : MHA_FLOAT32;
     if (!check_device(r) || !check_scaling(r) || !check_language(r) ||
-        (r->pass != BENCH_SCALING && !(count = plan(jobs, r))))
+        (r->pass != BENCH_SCALING && !(count = plan_jobs(jobs, r))))
         return CLI_USAGE;
     if (r->list && r->pass == BENCH_SCALING) return bench_list_sizes(r->length), CLI_OK;
     if (r->list) {

@@ -122,7 +122,7 @@ static bool is_sound(const bench_setting *set, const bench_size *s, const bench_
                       (long long)s->T, (long long)s->H, (long long)s->D, g->error, bench_tolerance(set->type));
 }
 
-static int draw(const bench_setting *set, const bench_curves *c, const char *path)
+static int draw_chart(const bench_setting *set, const bench_curves *c, const char *path)
 {
     char about[120], error[400];
     int threads = mha_context_threads(set->ctx);
@@ -154,6 +154,6 @@ int bench_run_scaling(const bench_setting *set, int64_t longest, const char *cha
     }
     if (json) print_json_exponents(&c);
     else print_exponents(&c);
-    if (chart) status |= draw(set, &c, chart);
+    if (chart) status |= draw_chart(set, &c, chart);
     return status;
 }

@@ -70,7 +70,7 @@ static void put_text(nn_buffer *out, const char *class, double x, double y, cons
 
 /* ---- Axes -------------------------------------------------------------------------------------------------------- */
 
-static void fit(panel *p)
+static void fit_axes(panel *p)
 {
     p->x[0] = p->y[0] = INFINITY;
     p->x[1] = p->y[1] = -INFINITY;
@@ -166,7 +166,7 @@ static void put_way(nn_buffer *out, const panel *p, int way)
 
 static void put_panel(nn_buffer *out, panel p)
 {
-    fit(&p);
+    fit_axes(&p);
     put_text(out, "title", p.left, p.top - 16, p.title);
     if (!isfinite(p.y[0])) return;
     put_axes(out, &p);

@@ -5,7 +5,7 @@
 bool device_is_gpu(const char *name) { return name && strcmp(name, "cpu") != 0; }
 
 /* Prints what the library says about a device. */
-static bool complain(const char *name, const char *why)
+static bool refuse_device(const char *name, const char *why)
 {
     static const char prefix[] = "device: ";
     bool prefixed = strncmp(why, prefix, sizeof prefix - 1) == 0;
@@ -15,7 +15,7 @@ static bool complain(const char *name, const char *why)
 bool device_is_there(const char *name)
 {
     char line[400];
-    return !mha_device_describe(name, line, sizeof line) || complain(name, line);
+    return !mha_device_describe(name, line, sizeof line) || refuse_device(name, line);
 }
 
 mha_context *device_context(const char *name, int threads)
@@ -28,7 +28,7 @@ mha_context *device_context(const char *name, int threads)
     options.threads = threads;
     options.error = why;
     options.error_size = sizeof why;
-    if (mha_context_create(&ctx, &options)) complain(name, why);
+    if (mha_context_create(&ctx, &options)) refuse_device(name, why);
     return ctx;
 }
 
@@ -43,7 +43,7 @@ static size_t span(const mha_tensor *t)
     return (size_t)(last + 1) * mha_type_size(t->type);
 }
 
-static void give(device_copies *c, mha_tensor *t, bool result)
+static void copy_to_device(device_copies *c, mha_tensor *t, bool result)
 {
     void *there = NULL;
     size_t bytes = t->rank ? span(t) : 0;
@@ -59,9 +59,9 @@ static void give(device_copies *c, mha_tensor *t, bool result)
     t->data = there;
 }
 
-void device_give(device_copies *c, mha_tensor *tensor) { give(c, tensor, false); }
+void device_give(device_copies *c, mha_tensor *tensor) { copy_to_device(c, tensor, false); }
 
-void device_give_result(device_copies *c, mha_tensor *tensor) { give(c, tensor, true); }
+void device_give_result(device_copies *c, mha_tensor *tensor) { copy_to_device(c, tensor, true); }
 
 bool device_end(device_copies *c)
 {

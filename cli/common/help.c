@@ -26,7 +26,7 @@ static int print_words(const char *text, int column, int indent)
 }
 
 /* What an option does, with its words or its default. */
-static void describe(char *out, size_t room, const cli_option *o)
+static void describe_option(char *out, size_t room, const cli_option *o)
 {
     char words[400] = "";
     size_t length = strlen(o->help);
@@ -42,7 +42,7 @@ static void describe(char *out, size_t room, const cli_option *o)
 static void print_option(const cli_option *o)
 {
     char spelled[CLI_SPELLED], text[1200];
-    describe(text, sizeof text, o);
+    describe_option(text, sizeof text, o);
     int column = printf("  %s", cli_spelled(spelled, o));
     if (column >= COLUMN) printf("\n%*s", COLUMN, "");
     else printf("%*s", COLUMN - column, "");

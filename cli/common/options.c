@@ -132,7 +132,7 @@ static bool take_text(const cli_given *g, cli_kind kind, const char **text)
 }
 
 /* Stores a value. Prints an error and returns false if it is invalid. */
-static bool store(const cli_given *g, const cli_option *o, void *request)
+static bool store_value(const cli_given *g, const cli_option *o, void *request)
 {
     void *at = (char *)request + o->at;
     cli_list *list = at;
@@ -167,11 +167,11 @@ static bool store(const cli_given *g, const cli_option *o, void *request)
 }
 
 /* Stores a value of the command line, and sets the flag that the option implies. */
-static bool take(const cli_given *g, const cli_option *o, void *request)
+static bool take_argument(const cli_given *g, const cli_option *o, void *request)
 {
     running.values[o - running.command->options] = g->value ? g->value : o->names;
-    if (o->implies) store(g, row_of(o->implies), request);
-    return store(g, o, request);
+    if (o->implies) store_value(g, row_of(o->implies), request);
+    return store_value(g, o, request);
 }
 
 /* ---- Names ------------------------------------------------------------------------------------------------------- */
@@ -449,7 +449,7 @@ static parsed take_option(char ***at, void *request)
     cli_next_name(row, &names);
     cli_given g = {m.name, equals ? equals + 1 : NULL, row};
     bool lacks = cli_has_value(m.first) && !g.value && !(g.value = *++*at);
-    if (lacks ? !needs_value(&g) : !take(&g, m.first, request)) return REFUSED;
+    if (lacks ? !needs_value(&g) : !take_argument(&g, m.first, request)) return REFUSED;
     return PARSED;
 }
 
@@ -470,7 +470,7 @@ static parsed take_word(const char *word, int n, void *request)
     const cli_option *o = positional(running.command->options, n);
     if (!o) return refuse_more(word);
     const cli_given g = {o->names, word, o->names};
-    return take(&g, o, request) ? PARSED : REFUSED;
+    return take_argument(&g, o, request) ? PARSED : REFUSED;
 }
 
 /* An index of an image that is negative looks like an option. */
@@ -522,7 +522,7 @@ static void *make_request(const cli_command *c, int argc)
     for (const cli_option *o = c->options; request && o->names; o++) {
         cli_list *list = list_of(o, request);
         const cli_given preset = {o->names, o->preset, o->names};
-        if (o->preset) store(&preset, o, request);
+        if (o->preset) store_value(&preset, o, request);
         if (!list || list->all || (list->all = calloc((size_t)argc + 1, sizeof *list->all))) continue;
         free_request(c, request);
         return NULL;

@@ -20,7 +20,7 @@ static bool same_place(const char *a, const char *b)
 }
 
 /* Writes the folder of a path to `out`. Returns the last component. */
-static const char *split(char out[4096], const char *path)
+static const char *split_path(char out[4096], const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     snprintf(out, 4096, "%.*s.", (int)(name - path), path);
@@ -30,7 +30,7 @@ static const char *split(char out[4096], const char *path)
 bool output_same(const char *a, const char *b)
 {
     char x[4096], y[4096];
-    return same_place(a, b) || (strcmp(split(x, a), split(y, b)) == 0 && same_place(x, y));
+    return same_place(a, b) || (strcmp(split_path(x, a), split_path(y, b)) == 0 && same_place(x, y));
 }
 
 bool output_fits(const char *path, int64_t bytes)

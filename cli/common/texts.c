@@ -178,7 +178,7 @@ static bool refuse_targets(const mha_context *ctx)
 }
 
 /* The decoder's tokens as the model generates them; `prompt_only`: those that it starts with, of the first line. */
-static bool generate(texts *t, bool prompt_only, int32_t *prompt, int64_t *prompt_count)
+static bool generate_targets(texts *t, bool prompt_only, int32_t *prompt, int64_t *prompt_count)
 {
     mha_generation *g = NULL;
     mha_generation_options o = MHA_GENERATION_DEFAULTS;
@@ -208,7 +208,8 @@ bool texts_take(texts *t, const char *text, size_t length, const char *name, con
     if (!t->pair) {
         if (target) return cli_refuse("a target is for models with an encoder and a decoder");
         if (!take_whole(t, text, length, name)) return false;
-    } else if (!take_lines(t, 0, text, length, name, NULL, 0) || !generate(t, target != NULL, prompt, &prompt_count) ||
+    } else if (!take_lines(t, 0, text, length, name, NULL, 0) ||
+               !generate_targets(t, target != NULL, prompt, &prompt_count) ||
                (target && !take_lines(t, 1, target, target_length, target_name, prompt, prompt_count)))
         return false;
     t->of = (mha_text){.count = t->count,
@@ -243,7 +244,7 @@ static bool take_windows(texts *t, const mha_sound *sound, const char *path, con
 }
 
 /* What the model hears in each window, behind its prompt. */
-static bool transcribe(texts *t, const mha_speech_prompt *prompt)
+static bool transcribe_windows(texts *t, const mha_speech_prompt *prompt)
 {
     mha_generation *g = NULL;
     mha_generation_options o = MHA_GENERATION_DEFAULTS;
@@ -281,7 +282,7 @@ bool texts_hear(texts *t, const char *path)
     mha_tensor first = mha_tensor_3d(t->features, MHA_FLOAT32, 1, about.bins, about.frames);
     if (ok && mha_speech_start(t->ctx, &prompt, t->model, first, NULL))
         ok = cli_refuse("%s: %s", t->from->model, cli_reason(t->ctx));
-    ok = ok && transcribe(t, &prompt);
+    ok = ok && transcribe_windows(t, &prompt);
     t->of.decoder_tokens = t->tokens[1];
     t->of.decoder_starts = t->starts[1];
     return ok;

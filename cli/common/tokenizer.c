@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 /* Where the tokenizer of a model lies. Returns false if the path is too long. */
-static bool find(char *path, size_t room, const char *model)
+static bool find_tokenizer(char *path, size_t room, const char *model)
 {
     struct stat about;
     const char *slash = strrchr(model, '/'), *dot = strrchr(model, '.');
@@ -25,7 +25,7 @@ bool tokenizer_open(mha_tokenizer **tokenizer, mha_context *ctx, const char *mod
     o.target = target;
     char place[4096], why[600];
     if (nn_hub_place(place, sizeof place, model, why, sizeof why)) return !mha_context_fail(ctx, MHA_BAD_FILE, why);
-    if (!given && !find(path, sizeof path, place))
+    if (!given && !find_tokenizer(path, sizeof path, place))
         return !mha_context_fail(ctx, MHA_BAD_ARGUMENT, "the path of the model is too long");
     progress_begin("opening the tokenizer of %s", model);
     mha_status status = mha_tokenizer_open(ctx, tokenizer, given ? given : path, &o);

@@ -116,7 +116,7 @@ static bool make_training(show *s)
     return refuse(s);
 }
 
-static void say_what(const show *s)
+static void print_introduction(const show *s)
 {
     const char *depth = mha_recipe_get(s->recipe, "depth"), *heads = mha_recipe_get(s->recipe, "heads");
     const char *patch = mha_recipe_get(s->recipe, "patch"), *dtype = mha_recipe_get(s->recipe, "dtype");
@@ -149,7 +149,7 @@ static void draw_bar(const term *t, double right)
 }
 
 /* A row of the table: the mean loss since the last one, and the accuracy on held-out images now. */
-static bool say_row(const show *s, mha_epoch_info *row, int64_t steps)
+static bool print_row(const show *s, mha_epoch_info *row, int64_t steps)
 {
     if (mha_training_evaluate(s->ctx, s->training, MHA_TRAINING_HELD_OUT, &row->held_out)) return false;
     const mha_score *score = &row->held_out;
@@ -163,7 +163,7 @@ static bool say_row(const show *s, mha_epoch_info *row, int64_t steps)
 }
 
 /* Returns CLI_OK, or prints an error and returns the exit code. */
-static int learn(show *s)
+static int train_model(show *s)
 {
     mha_training_report report = {.size = sizeof report};
     mha_status failure;
@@ -180,7 +180,7 @@ static int learn(show *s)
         train_progress_step(&view, report.epoch, &epoch);
         if ((report.step + 1) * s->rows / steps > row - s->parts) {
             train_progress_clear(&view);
-            if (!say_row(s, row++, report.step + 1)) {
+            if (!print_row(s, row++, report.step + 1)) {
                 failure = MHA_NO_MEMORY;
                 break;
             }
@@ -194,7 +194,7 @@ static int learn(show *s)
     return CLI_FAILED;
 }
 
-static bool say_result(show *s)
+static bool print_result(show *s)
 {
     if (mha_training_evaluate(s->ctx, s->training, MHA_TRAINING_TEST, &s->test)) return refuse(s);
     double images = (double)(s->info.epochs * s->info.steps_per_epoch * s->info.batch);
@@ -244,7 +244,7 @@ static bool show_heads(const show *s, mha_model *model)
     return true;
 }
 
-static void say_next(const show *s)
+static void print_next_steps(const show *s)
 {
     const char *data = s->request->data ? s->request->data : data_default(false);
     cli_print(stdout, "  %s\n", s->page);
@@ -274,17 +274,17 @@ static int train_and_show(show *s)
         return CLI_USAGE;
     }
     if (!make_training(s) || !make_folder(s)) return CLI_USAGE;
-    say_what(s);
-    status = learn(s);
+    print_introduction(s);
+    status = train_model(s);
     if (status) return status;
-    if (!say_result(s)) return CLI_USAGE;
+    if (!print_result(s)) return CLI_USAGE;
     if (mha_training_model(s->ctx, &model, s->training)) {
         refuse(s);
         return CLI_FAILED;
     }
     bool good = write_page(s, model) && write_curves(s) && show_heads(s, model);
     mha_model_free(model);
-    if (good) say_next(s);
+    if (good) print_next_steps(s);
     return good ? CLI_OK : CLI_USAGE;
 }
 

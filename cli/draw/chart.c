@@ -136,8 +136,9 @@ static double label_room(const chart *c)
 /* The round numbers of a decade: the longer the axis, the fewer. */
 static int ticks_of_decade(double decades, const double **steps)
 {
-    static const double few[] = {1, 2, 5}, some[] = {1, 1.5, 2, 3, 5, 7}, many[] = {1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8};
-    *steps = decades > 1.4 ? few : decades > 0.6 ? some : many;
+    static const double coarse[] = {1, 2, 5}, medium[] = {1, 1.5, 2, 3, 5, 7},
+                        fine[] = {1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8};
+    *steps = decades > 1.4 ? coarse : decades > 0.6 ? medium : fine;
     return decades > 4.5 ? 1 : decades > 1.4 ? 3 : decades > 0.6 ? 6 : 10;
 }
 

@@ -153,7 +153,7 @@ static bool edge_of_group(const flow *f, int row, bool begins)
     return false;
 }
 
-static layout lay(const flow *f)
+static layout lay_out(const flow *f)
 {
     layout l = {.f = f, .left = MARGIN};
     double leftmost = 0, rightmost = 0, y = *f->about ? HEAD : HEAD - LINE;
@@ -348,7 +348,7 @@ static void put_legend(nn_buffer *out, const layout *l)
 
 void flow_put_svg(nn_buffer *out, const flow *f)
 {
-    layout l = lay(f);
+    layout l = lay_out(f);
     char shown[8 * FLOW_TEXT];
     nn_buffer_printf(out,
                      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "

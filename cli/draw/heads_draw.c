@@ -10,7 +10,7 @@
 
 enum { WIDTH = 80, INDENT = 2, GAP = 2 };
 
-static void spaces(int n) { printf("%*s", n, ""); }
+static void print_spaces(int n) { printf("%*s", n, ""); }
 
 /* ---- The prediction --------------------------------------------------------------------------------------------- */
 
@@ -68,7 +68,7 @@ static void draw_bar(const term *t, double value, int width)
     if (!t->utf8) eighths = (eighths + 4) / 8 * 8;
     for (int i = 0; i < eighths / 8; i++) fputs(term_pick(t, "\u2588", "#"), stdout);
     fputs(parts[eighths % 8], stdout);
-    spaces(width - (eighths + 7) / 8);
+    print_spaces(width - (eighths + 7) / 8);
 }
 
 static void draw_class(const term *t, const heads_drawing *d, int class)
@@ -105,15 +105,15 @@ void heads_draw_answer(const term *t, const heads_drawing *d)
     picture p = picture_of(d->image, d->rows, d->columns, PICTURE);
     int lines = p.lines > count + ABOVE ? p.lines : count + ABOVE;
     if (d->name) {
-        spaces(INDENT);
+        print_spaces(INDENT);
         term_left(t, 0, TERM_BOLD, d->name);
         printf("\n\n");
     }
     for (int i = 0; i < lines; i++) {
-        spaces(INDENT);
+        print_spaces(INDENT);
         picture_line(t, &p, i);
         bool beside = i == 0 || (i == 1 && d->label >= 0) || (i >= ABOVE && i < ABOVE + count);
-        if (beside) spaces(BESIDE - INDENT - p.width);
+        if (beside) print_spaces(BESIDE - INDENT - p.width);
         if (i < ABOVE) draw_verdict(t, d, i);
         else if (i < ABOVE + count) draw_class(t, d, chosen[i - ABOVE]);
         printf("\n");
@@ -173,7 +173,7 @@ static void draw_head_line(const term *t, const heads_view *v, const layout *l, 
     else {
         for (int64_t x = 0; x < v->columns; x++)
             scale_cell(t, l->cell, brightness(v, block, head, line / l->high, x, f.strongest));
-        if (room) spaces(room - l->cell * (int)v->columns);
+        if (room) print_spaces(room - l->cell * (int)v->columns);
     }
 }
 
@@ -182,17 +182,17 @@ void heads_draw_block(const term *t, const heads_view *view, int64_t block, bool
     layout l = layout_of(view);
     char title[80];
     snprintf(title, sizeof title, "Block %lld, of 0 to %lld", (long long)block, (long long)view->blocks - 1);
-    spaces(INDENT);
+    print_spaces(INDENT);
     term_left(t, 0, TERM_BOLD, title);
     printf("  %s\n", mean ? "mean attention of the patches" : "attention of the class token");
-    spaces(INDENT);
+    print_spaces(INDENT);
     scale_legend(t, "uniform weight or less", "strongest patch of the head");
     printf("\n\n");
     int64_t heads = heads_view_in(view, block);
     for (int64_t first = 0; first < heads; first += l.beside) {
         int64_t end = first + l.beside < heads ? first + l.beside : heads;
         for (int64_t line = -1; line < view->rows * l.high + (mean ? 2 : 3); line++) {
-            spaces(INDENT);
+            print_spaces(INDENT);
             for (int64_t h = first; h < end; h++)
                 draw_head_line(t, view, &l, block, h, line, h + 1 < end ? l.field + GAP : 0);
             printf("\n");
@@ -238,7 +238,7 @@ static void draw_blocks(const term *t, const heads_view *v, const small *s, int6
 {
     int field = (s->width < SMALL ? SMALL : s->width) + GAP;
     char name[40];
-    spaces(INDENT + LABEL);
+    print_spaces(INDENT + LABEL);
     for (int64_t b = first; b < end; b++) {
         snprintf(name, sizeof name, v->blocks < 10 ? "block %lld" : "b. %lld", (long long)b);
         term_left(t, b + 1 < end ? field : 0, TERM_FAINT, name);
@@ -247,12 +247,12 @@ static void draw_blocks(const term *t, const heads_view *v, const small *s, int6
     for (int64_t h = 0; h < v->heads; h++) {
         for (int64_t line = 0; line < s->lines; line++) {
             snprintf(name, sizeof name, "head %lld", (long long)h);
-            spaces(INDENT);
+            print_spaces(INDENT);
             term_left(t, LABEL, TERM_FAINT, line ? "" : name);
             for (int64_t b = first; b < end; b++) {
                 if (h < heads_view_in(v, b)) draw_small_line(t, v, s, b, h, line);
-                else if (b + 1 < end) spaces(s->width); /* a block with fewer heads */
-                if (b + 1 < end) spaces(field - s->width);
+                else if (b + 1 < end) print_spaces(s->width); /* a block with fewer heads */
+                if (b + 1 < end) print_spaces(field - s->width);
             }
             printf("\n");
         }
@@ -266,7 +266,7 @@ void heads_draw_all(const term *t, const heads_view *view, const char *title)
     int field = (s.width < SMALL ? SMALL : s.width) + GAP;
     int64_t beside = (WIDTH - INDENT - LABEL + GAP) / field;
     if (beside < 1) beside = 1;
-    spaces(INDENT);
+    print_spaces(INDENT);
     term_left(t, 0, TERM_BOLD, title);
     printf("\n%*s", INDENT, "");
     scale_legend(t, "uniform weight or less", "strongest patch of the map");

@@ -24,7 +24,7 @@ static double mean_of(const picture *p, int64_t y, int64_t x)
 
 /* The escape for the foreground (38) or the background (48). The greys of the 256-colour table run from 232 to 255,
  * without black and white. */
-static void paint(const term *t, int what, double ink)
+static void print_pixel(const term *t, int what, double ink)
 {
     int grey = (int)lround(255 * ink), step = (int)lround(25 * ink);
     if (t->depth == TERM_TRUE) printf("\033[%d;2;%d;%d;%dm", what, grey, grey, grey);
@@ -44,11 +44,11 @@ static void draw_place(const term *t, double above, double below)
     double mean = (above + below) / 2;
     if (t->depth == TERM_MONO) fputs(shade(t, mean), stdout);
     else if (t->utf8) {
-        paint(t, 38, above);
-        paint(t, 48, below);
+        print_pixel(t, 38, above);
+        print_pixel(t, 48, below);
         fputs("\u2580", stdout);
     } else {
-        paint(t, 48, mean);
+        print_pixel(t, 48, mean);
         fputs(" ", stdout);
     }
 }

@@ -24,7 +24,7 @@ double scale_weight(double weight, double equal, double largest)
 }
 
 /* Linear light to the bytes of sRGB. */
-static int encode(double light)
+static int encode_srgb(double light)
 {
     double x = inside(light);
     return (int)lround(255 * (x <= 0.0031308 ? 12.92 * x : 1.055 * pow(x, 1 / 2.4) - 0.055));
@@ -35,9 +35,9 @@ static scale_colour from_oklab(double L, double a, double b)
     double l = pow(L + 0.3963377774 * a + 0.2158037573 * b, 3);
     double m = pow(L - 0.1055613458 * a - 0.0638541728 * b, 3);
     double s = pow(L - 0.0894841775 * a - 1.2914855480 * b, 3);
-    return (scale_colour){encode(4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s),
-                          encode(-1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s),
-                          encode(-0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s)};
+    return (scale_colour){encode_srgb(4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s),
+                          encode_srgb(-1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s),
+                          encode_srgb(-0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s)};
 }
 
 scale_colour scale_at(double value)
@@ -58,7 +58,7 @@ scale_colour scale_at(double value)
 /* ---- In a terminal ---------------------------------------------------------------------------------------------- */
 
 /* The escape for the background (48) or the foreground (38). */
-static void paint(const term *t, int what, double value)
+static void print_colour(const term *t, int what, double value)
 {
     scale_colour c = scale_at(value);
     if (t->depth == TERM_TRUE) printf("\033[%d;2;%d;%d;%dm", what, c.red, c.green, c.blue);
@@ -71,15 +71,15 @@ void scale_cell(const term *t, int width, double value)
         term_heat(t, width, inside(value));
         return;
     }
-    paint(t, 48, value);
+    print_colour(t, 48, value);
     printf("%*s%s", width, "", term_style_on(t, TERM_PLAIN));
 }
 
-void scale_ink(const term *t, double value) { paint(t, 38, value); }
+void scale_ink(const term *t, double value) { print_colour(t, 38, value); }
 
 void scale_ground(const term *t, double value)
 {
-    paint(t, 48, value);
+    print_colour(t, 48, value);
     if (t->depth != TERM_MONO) printf("\033[38;5;%dm", inside(value) > 0.55 ? 16 : 231);
 }
 
@@ -87,8 +87,8 @@ bool scale_can_pair(const term *t) { return t->utf8 && t->depth != TERM_MONO; }
 
 void scale_pair(const term *t, double above, double below)
 {
-    paint(t, 38, above);
-    if (below >= 0) paint(t, 48, below);
+    print_colour(t, 38, above);
+    if (below >= 0) print_colour(t, 48, below);
     printf("\u2580%s", term_style_on(t, TERM_PLAIN));
 }
 

@@ -11,13 +11,13 @@ _Static_assert(LABEL + NUMBER * SHOWN + 4 + 10 + TEXT <= 80 && LABEL + 7 * TABLE
 
 static void put_text(const term *t, const char *text)
 {
-    char shown[1024], brief[TEXT * 4 + 1];
+    char shown[1024], shortened[TEXT * 4 + 1];
     nn_printable(shown, sizeof shown, text);
     size_t n = term_fitting(shown, term_columns(shown) > TEXT ? TEXT - 3 : TEXT);
-    if (n >= sizeof brief) n = sizeof brief - 1;
-    memcpy(brief, shown, n);
-    brief[n] = 0;
-    printf("%s%s%s%s", term_style_on(t, TERM_FAINT), brief, shown[n] ? "..." : "", term_style_on(t, TERM_PLAIN));
+    if (n >= sizeof shortened) n = sizeof shortened - 1;
+    memcpy(shortened, shown, n);
+    shortened[n] = 0;
+    printf("%s%s%s%s", term_style_on(t, TERM_FAINT), shortened, shown[n] ? "..." : "", term_style_on(t, TERM_PLAIN));
 }
 
 static double cosine(const float *a, const float *b, int64_t M)

@@ -22,7 +22,7 @@ typedef struct scores {
 
 /* ---- Tokens ----------------------------------------------------------------------------------------------------- */
 
-static bool fits(const eval_text_request *r, const mha_model_info *about)
+static bool is_decoder(const eval_text_request *r, const mha_model_info *about)
 {
     if (!about->vocabulary) return cli_refuse("%s: does not read text", r->from.file);
     if (about->decoder_only && about->causal && about->head && !about->pooled && about->classes >= about->vocabulary)
@@ -31,8 +31,8 @@ static bool fits(const eval_text_request *r, const mha_model_info *about)
 }
 
 /* The ids of the text; NULL after an error. To be freed. */
-static int32_t *encode(scores *s, mha_context *ctx, const eval_text_request *r, const mha_tokenizer *tokenizer,
-                       const mha_model_info *about, const nn_buffer *text)
+static int32_t *encode_text(scores *s, mha_context *ctx, const eval_text_request *r, const mha_tokenizer *tokenizer,
+                            const mha_model_info *about, const nn_buffer *text)
 {
     mha_encoding *e = NULL;
     if (mha_encoding_make(ctx, &e, tokenizer, text->size ? text->bytes : "", text->size, NULL, 0, NULL)) {
@@ -77,13 +77,13 @@ static bool choose_window(scores *s, const eval_text_request *r, const mha_model
 /* ---- Scores ----------------------------------------------------------------------------------------------------- */
 
 /* -ln of the probability that the logits give to a token. */
-static double surprise(const float *logits, int64_t count, int32_t token)
+static double negative_log_probability(const float *logits, int64_t count, int32_t token)
 {
     return language_log_sum(logits, count) - (double)logits[token];
 }
 
 /* Windows start at multiples of the stride; each scores the tokens that no window before it has. */
-static bool score(scores *s, mha_context *ctx, mha_model *model, const int32_t *ids, const char *name)
+static bool score_windows(scores *s, mha_context *ctx, mha_model *model, const int32_t *ids, const char *name)
 {
     int64_t rows = s->window < s->tokens ? s->window : s->tokens, next = 1;
     float *logits = rows > 0 && s->classes > 0 ? calloc((size_t)rows, (size_t)s->classes * sizeof *logits) : NULL;
@@ -99,7 +99,7 @@ static bool score(scores *s, mha_context *ctx, mha_model *model, const int32_t *
         if (mha_model_run(ctx, model, &out, &in)) good = cli_refuse("%s", cli_reason(ctx));
         s->seconds += cli_clock() - before;
         for (; good && next < start + T; next++, s->scored++)
-            s->loss += surprise(logits + (next - 1 - start) * s->classes, s->classes, ids[next]);
+            s->loss += negative_log_probability(logits + (next - 1 - start) * s->classes, s->classes, ids[next]);
         s->windows++, s->read += T;
         progress_at(next, s->tokens);
     }
@@ -177,11 +177,12 @@ int eval_text(const eval_text_request *r)
     bool good = session_open(&of, &r->from);
     if (good) {
         s.threads = mha_context_threads(of.ctx), s.isa = mha_context_isa(of.ctx), s.classes = of.about.classes;
-        good = fits(r, &of.about) && choose_window(&s, r, &of.about) &&
+        good = is_decoder(r, &of.about) && choose_window(&s, r, &of.about) &&
                language_tokenizer(of.ctx, &tokenizer, r->from.file, r->tokenizer) &&
                language_fits(of.ctx, tokenizer, of.about.vocabulary, r->json) && language_read(&text, r->text) &&
-               (ids = encode(&s, of.ctx, r, tokenizer, &of.about, &text)) && head_list_off(&off, &of, r->without) &&
-               score(&s, of.ctx, of.model, ids, language_name(r->text)) &&
+               (ids = encode_text(&s, of.ctx, r, tokenizer, &of.about, &text)) &&
+               head_list_off(&off, &of, r->without) &&
+               score_windows(&s, of.ctx, of.model, ids, language_name(r->text)) &&
                (r->json ? print_json(&s, r, &of, off) : print_text(&s, r, &of, off));
     }
     free(ids);

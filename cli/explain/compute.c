@@ -9,7 +9,7 @@
 enum { SEED = 1 };
 
 /* Takes the next `count` numbers of the block. */
-static float *take(float **at, int count)
+static float *take_numbers(float **at, int count)
 {
     float *first = *at;
     *at += count;
@@ -22,18 +22,18 @@ static bool allocate(explain_model *m)
     int all = 2 * of_words + of_keys + (2 * m->T + 2 * m->K) * made_of + 4 * scores;
     float *at = m->numbers = calloc((size_t)all, sizeof *at);
     if (!at) return false;
-    m->x = take(&at, of_words);
-    m->y = take(&at, of_words);
-    m->z = take(&at, of_keys);
+    m->x = take_numbers(&at, of_words);
+    m->y = take_numbers(&at, of_words);
+    m->z = take_numbers(&at, of_keys);
     if (!m->cross) m->z = m->x;
-    m->q = take(&at, m->T * made_of);
-    m->concat = take(&at, m->T * made_of);
-    m->k = take(&at, m->K * made_of);
-    m->v = take(&at, m->K * made_of);
-    m->raw = take(&at, scores);
-    m->scaled = take(&at, scores);
-    m->masked = take(&at, scores);
-    m->weights = take(&at, scores);
+    m->q = take_numbers(&at, m->T * made_of);
+    m->concat = take_numbers(&at, m->T * made_of);
+    m->k = take_numbers(&at, m->K * made_of);
+    m->v = take_numbers(&at, m->K * made_of);
+    m->raw = take_numbers(&at, scores);
+    m->scaled = take_numbers(&at, scores);
+    m->masked = take_numbers(&at, scores);
+    m->weights = take_numbers(&at, scores);
     return true;
 }
 
@@ -93,7 +93,7 @@ static mha_status attend(mha_context *ctx, const explain_model *m)
 static double larger(double a, double b) { return a >= b || isnan(a) ? a : b; }
 
 /* The same in one call; sets m->difference. */
-static mha_status compare(mha_context *ctx, explain_model *m, float *y)
+static mha_status compare_with_layer(mha_context *ctx, explain_model *m, float *y)
 {
     mha_layer_inputs inputs = {.query = mha_tensor_3d(m->x, MHA_FLOAT32, 1, m->T, m->M)};
     if (m->cross) inputs.key = mha_tensor_3d(m->z, MHA_FLOAT32, 1, m->K, m->M);
@@ -113,7 +113,7 @@ static mha_status compute(mha_context *ctx, explain_model *m, float *y)
         (status = project(ctx, m->v, m->z, m->K, w->v_weight)) || (status = attend(ctx, m)) ||
         (status = project(ctx, m->y, m->concat, m->T, w->out_weight)))
         return status;
-    return compare(ctx, m, y);
+    return compare_with_layer(ctx, m, y);
 }
 
 int explain_compute(explain_model *m)

@@ -31,7 +31,7 @@ typedef struct explain_sentence {
 bool explain_split(explain_sentence *s, const char *option, const char *text);
 
 /* A word cut to so many columns, with a mark if it was cut. Returns `out`. */
-const char *explain_brief(char out[EXPLAIN_BYTES + 8], const term *t, const char *word, int columns);
+const char *explain_shorten(char out[EXPLAIN_BYTES + 8], const term *t, const char *word, int columns);
 
 /* Whether two words are the same but for the case of ASCII letters and punctuation around them. */
 bool explain_same(const char *a, const char *b);

@@ -18,7 +18,7 @@ __attribute__((format(printf, 6, 7))) static int put(flow *f, flow_kind kind, do
 }
 
 /* A sentence, cut to so many columns. */
-static void join(char out[2 * FLOW_TEXT], const explain_sentence *s, int columns)
+static void join_words(char out[2 * FLOW_TEXT], const explain_sentence *s, int columns)
 {
     char text[EXPLAIN_WORDS * (EXPLAIN_BYTES + 1)];
     size_t n = 0;
@@ -32,8 +32,8 @@ static void join(char out[2 * FLOW_TEXT], const explain_sentence *s, int columns
 static void put_titles(flow *f, const explain_model *m)
 {
     char other[2 * FLOW_TEXT], heads[40];
-    join(f->headline, &m->query, 60);
-    join(other, &m->key, 40);
+    join_words(f->headline, &m->query, 60);
+    join_words(other, &m->key, 40);
     snprintf(heads, sizeof heads, "%d head%s of width %d", m->H, m->H == 1 ? "" : "s", m->D);
     if (m->cross) snprintf(f->about, sizeof f->about, "Multi-head cross-attention to: %.100s; %s", other, heads);
     else

@@ -30,8 +30,8 @@ static int group_size(int columns, int most)
 
 static void draw_label(const term *t, const char *word, int width, term_style style)
 {
-    char brief[EXPLAIN_BYTES + 8];
-    term_left(t, width, style, explain_brief(brief, t, word, width - 1));
+    char shortened[EXPLAIN_BYTES + 8];
+    term_left(t, width, style, explain_shorten(shortened, t, word, width - 1));
 }
 
 void explain_draw_table(const term *t, const explain_model *m, const explain_table *table)
@@ -67,7 +67,7 @@ static void draw_words(const term *t, const explain_sentence *s, const char *con
         int width[EXPLAIN_WORDS], room = MEASURE;
         for (end = first; end < s->count; end++) {
             int role = roles ? term_columns(roles[end]) : 0;
-            width[end] = term_columns(explain_brief(text, t, s->word[end], WIDEST));
+            width[end] = term_columns(explain_shorten(text, t, s->word[end], WIDEST));
             if (role > width[end]) width[end] = role;
             if (end > first && width[end] > room) break;
             room -= width[end] + SPACE;
@@ -76,7 +76,7 @@ static void draw_words(const term *t, const explain_sentence *s, const char *con
             printf("%*s", INDENT, "");
             for (int i = first; i < end; i++) {
                 if (line == 0) snprintf(text, sizeof text, "%d", i + 1);
-                else if (line == 1) explain_brief(text, t, s->word[i], WIDEST);
+                else if (line == 1) explain_shorten(text, t, s->word[i], WIDEST);
                 else snprintf(text, sizeof text, "%s", roles[i]);
                 term_left(t, i + 1 < end ? width[i] + SPACE : 0, line == 1 ? TERM_BOLD : TERM_FAINT, text);
             }
@@ -230,12 +230,12 @@ static void print_attended(const term *t, const explain_model *m, int head, int 
 {
     char text[EXPLAIN_BYTES + 8];
     int said = 0;
-    printf("%*s%s attends to", INDENT, "", explain_brief(text, t, m->query.word[word], 18));
+    printf("%*s%s attends to", INDENT, "", explain_shorten(text, t, m->query.word[word], 18));
     for (int j = 0; j < m->K; j++) {
         double weight = (double)m->weights[explain_at(m, head, word, j)];
         bool itself = !m->cross && j == word;
         if (100 * weight < PEAK) continue;
-        explain_brief(text, t, m->key.word[j], said ? 8 : 18);
+        explain_shorten(text, t, m->key.word[j], said ? 8 : 18);
         printf("%s %s (%.2f)", said ? " and" : "", itself ? "itself" : text, weight);
         said++;
     }

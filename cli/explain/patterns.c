@@ -38,7 +38,7 @@ enum { IS_SUBJECT, IS_VERB };                     /* the two numbers of its valu
 static const float next_gain = 22, partner_gain = 3, clause_gain = 5;
 
 /* Adds to the matrix of a head, from the left (n) to (d). */
-static void add(const explain_model *m, const mha_tensor *w, int h, int n, int d, float value)
+static void add_to_weight(const explain_model *m, const mha_tensor *w, int h, int n, int d, float value)
 {
     ((float *)w->data)[(h * m->D + d) * m->M + n] += value;
 }
@@ -70,12 +70,12 @@ static float turn_cosine(int part, int whole)
 }
 
 /* Adds to w what turns the hand in the slots `from` and `from + 1` ahead by a part of a turn, and scales it. */
-static void turn(const explain_model *m, const mha_tensor *w, int h, int from, int part, int whole, float gain)
+static void add_rotation(const explain_model *m, const mha_tensor *w, int h, int from, int part, int whole, float gain)
 {
-    add(m, w, h, from, 0, gain * turn_cosine(part, whole));
-    add(m, w, h, from + 1, 1, gain * turn_cosine(part, whole));
-    add(m, w, h, from, 1, -gain * turn_sine(part, whole));
-    add(m, w, h, from + 1, 0, gain * turn_sine(part, whole));
+    add_to_weight(m, w, h, from, 0, gain * turn_cosine(part, whole));
+    add_to_weight(m, w, h, from + 1, 1, gain * turn_cosine(part, whole));
+    add_to_weight(m, w, h, from, 1, -gain * turn_sine(part, whole));
+    add_to_weight(m, w, h, from + 1, 0, gain * turn_sine(part, whole));
 }
 
 static int hours(const explain_model *m)
@@ -114,22 +114,22 @@ static void fill_own_heads(explain_model *m)
     for (int h = 0; h < m->H; h++) {
         m->head[h] = heads[h];
         clear(m, q, h), clear(m, k, h), clear(m, v, h);
-        add(m, v, h, SUBJECT, IS_SUBJECT, 1);
-        add(m, v, h, VERB, IS_VERB, 1);
+        add_to_weight(m, v, h, SUBJECT, IS_SUBJECT, 1);
+        add_to_weight(m, v, h, VERB, IS_VERB, 1);
     }
-    turn(m, q, NEXT, X, 1, 12, next_gain);
-    turn(m, k, NEXT, X, 0, 12, 1);
+    add_rotation(m, q, NEXT, X, 1, 12, next_gain);
+    add_rotation(m, k, NEXT, X, 0, 12, 1);
     for (int side = -1; side <= 1; side += 2) {
-        add(m, k, PARTNER, side > 0 ? SUBJECT : VERB, 0, (float)side);
-        add(m, q, PARTNER, side > 0 ? VERB : SUBJECT, 0, partner_gain * (float)side);
-        add(m, k, PARTNER, side > 0 ? MAIN : RELATIVE, 1, (float)side);
-        add(m, q, PARTNER, side > 0 ? MAIN : RELATIVE, 1, partner_gain * (float)side);
+        add_to_weight(m, k, PARTNER, side > 0 ? SUBJECT : VERB, 0, (float)side);
+        add_to_weight(m, q, PARTNER, side > 0 ? VERB : SUBJECT, 0, partner_gain * (float)side);
+        add_to_weight(m, k, PARTNER, side > 0 ? MAIN : RELATIVE, 1, (float)side);
+        add_to_weight(m, q, PARTNER, side > 0 ? MAIN : RELATIVE, 1, partner_gain * (float)side);
     }
-    add(m, q, CLAUSE, NOUN, 0, clause_gain);
-    add(m, q, CLAUSE, RELATIVE, 1, clause_gain);
-    add(m, k, CLAUSE, RELATIVE, 0, 1);
-    add(m, k, CLAUSE, NOUN, 1, 1);
-    turn(m, k, WHOLE, X, 0, 12, 1);
+    add_to_weight(m, q, CLAUSE, NOUN, 0, clause_gain);
+    add_to_weight(m, q, CLAUSE, RELATIVE, 1, clause_gain);
+    add_to_weight(m, k, CLAUSE, RELATIVE, 0, 1);
+    add_to_weight(m, k, CLAUSE, NOUN, 1, 1);
+    add_rotation(m, k, WHOLE, X, 0, 12, 1);
 }
 
 /* Adds to W_O. */
@@ -171,7 +171,7 @@ static float content(const char *word, int n)
 }
 
 /* The first word of a sentence that is the same; -1 if there is none. */
-static int find(const explain_sentence *s, const char *word)
+static int find_word(const explain_sentence *s, const char *word)
 {
     for (int i = 0; i < s->count; i++)
         if (explain_same(s->word[i], word)) return i;
@@ -184,7 +184,7 @@ static int circle(const explain_model *m) { return m->T > 4 ? m->T : 4; }
 
 static int identity(const explain_model *m, const char *word)
 {
-    return find(&m->key, word) < 0 ? -1 : find(&m->query, word);
+    return find_word(&m->key, word) < 0 ? -1 : find_word(&m->query, word);
 }
 
 static void fill_words(const explain_model *m, float *to, const explain_sentence *s)
@@ -230,12 +230,12 @@ static void fill_pattern(explain_model *m, int h)
     float gain = gain_of(m, whole);
     m->head[h] = heads[h];
     clear(m, q, h), clear(m, k, h);
-    turn(m, k, h, h == SAME ? WORD_X : X, 0, whole, 1);
-    if (h == FOLLOWING || h == PRECEDING) turn(m, q, h, X, h == FOLLOWING ? 1 : -1, whole, gain);
-    if (h == SAME) turn(m, q, h, WORD_X, 0, whole, gain);
+    add_rotation(m, k, h, h == SAME ? WORD_X : X, 0, whole, 1);
+    if (h == FOLLOWING || h == PRECEDING) add_rotation(m, q, h, X, h == FOLLOWING ? 1 : -1, whole, gain);
+    if (h == SAME) add_rotation(m, q, h, WORD_X, 0, whole, gain);
     if (h == FIRST) {
-        add(m, q, h, ONE, 0, gain * turn_sine(1, whole));
-        add(m, q, h, ONE, 1, gain * turn_cosine(1, whole));
+        add_to_weight(m, q, h, ONE, 0, gain * turn_sine(1, whole));
+        add_to_weight(m, q, h, ONE, 1, gain * turn_cosine(1, whole));
     }
 }
 

@@ -8,12 +8,12 @@
 
 enum { NAME = 14, WORD = 11, ENTRY = 8 };
 
-static void spaces(int n) { printf("%*s", n, ""); }
+static void print_spaces(int n) { printf("%*s", n, ""); }
 
 /* One formula of a step: the step's name, or "", the formula, and its shapes at the right end of the table. */
 static void formula(const term *t, const char *name, const char *text, const char *shapes)
 {
-    spaces(INDENT);
+    print_spaces(INDENT);
     term_left(t, NAME, TERM_BOLD, name);
     fputs(text, stdout);
     if (*shapes) term_right(t, MEASURE - NAME - term_columns(text), TERM_FAINT, shapes);
@@ -22,8 +22,8 @@ static void formula(const term *t, const char *name, const char *text, const cha
 
 static void word_label(const term *t, int width, const char *word)
 {
-    char brief[EXPLAIN_BYTES + 8];
-    term_left(t, width, TERM_PLAIN, explain_brief(brief, t, word, width - 1));
+    char shortened[EXPLAIN_BYTES + 8];
+    term_left(t, width, TERM_PLAIN, explain_shorten(shortened, t, word, width - 1));
 }
 
 /* ---- 1: x beside the three matrices of the head ----------------------------------------------------------------- */
@@ -56,10 +56,10 @@ static void draw_projection_table(const term *t, const explain_model *m, int wor
     static const char *const matrices[] = {"W_Q", "W_K", "W_V"}, *const sums[] = {"q", "k", "v"};
     const float *results[] = {m->q, m->k, m->v};
     char name[16];
-    spaces(INDENT);
+    print_spaces(INDENT);
     term_right(t, X_WIDTH, TERM_FAINT, "x");
     for (int i = 0; i < count; i++) {
-        spaces(GAP - 1);
+        print_spaces(GAP - 1);
         term_left(t, 3, TERM_FAINT, matrices[blocks[i].matrix]);
         for (int d = 0; d < blocks[i].count; d++) {
             snprintf(name, sizeof name, "%d", blocks[i].first + d + 1);
@@ -68,20 +68,20 @@ static void draw_projection_table(const term *t, const explain_model *m, int wor
     }
     printf("\n");
     for (int n = 0; n < m->M; n++) {
-        spaces(INDENT);
+        print_spaces(INDENT);
         term_left(t, X_WIDTH - 7, TERM_PLAIN, m->slot[n]);
         explain_number(t, 7, TERM_PLAIN, (double)m->x[word * m->M + n]);
         for (int i = 0; i < count; i++) {
-            spaces(GAP);
+            print_spaces(GAP);
             for (int d = 0; d < blocks[i].count; d++)
                 explain_number(t, ENTRY, TERM_PLAIN, (double)element(m, &blocks[i], head, n, d));
         }
         printf("\n");
     }
     term_rule(t, INDENT, MEASURE);
-    spaces(INDENT + X_WIDTH);
+    print_spaces(INDENT + X_WIDTH);
     for (int i = 0; i < count; i++) {
-        spaces(GAP - 1);
+        print_spaces(GAP - 1);
         term_left(t, 1, TERM_FAINT, sums[blocks[i].matrix]);
         for (int d = 0; d < blocks[i].count; d++)
             explain_number(t, ENTRY, TERM_BOLD,
@@ -153,7 +153,7 @@ static void draw_keys(const term *t, const explain_model *m, int word, int head)
 
 static void score_columns(const term *t, const explain_model *m)
 {
-    spaces(INDENT + WORD);
+    print_spaces(INDENT + WORD);
     if (keys_inside(m)) {
         term_right(t, HALF, TERM_FAINT, "k 1");
         term_right(t, HALF, TERM_FAINT, "k 2");
@@ -170,7 +170,7 @@ static void score_row(const term *t, const explain_model *m, int word, int head,
 {
     int at = explain_at(m, head, word, key);
     double weight = (double)m->weights[at];
-    spaces(INDENT);
+    print_spaces(INDENT);
     word_label(t, WORD, m->key.word[key]);
     for (int d = 0; keys_inside(m) && d < m->D; d++)
         explain_number(t, HALF, TERM_PLAIN, (double)m->k[explain_of(m, key, head, d)]);
@@ -178,7 +178,7 @@ static void score_row(const term *t, const explain_model *m, int word, int head,
     explain_number(t, SCORE, TERM_PLAIN, (double)m->scaled[at]);
     if (m->causal) explain_number(t, SCORE, TERM_PLAIN, (double)m->masked[at]);
     explain_number(t, EXP, TERM_PLAIN, exponential);
-    spaces(2);
+    print_spaces(2);
     term_heat(t, 3, weight);
     explain_number(t, WEIGHT, weight >= 0.25 ? TERM_BOLD : TERM_PLAIN, weight);
     printf("\n");
@@ -200,7 +200,7 @@ static void draw_scores(const term *t, const explain_model *m, int word, int hea
     score_columns(t, m);
     for (int j = 0; j < m->K; j++) score_row(t, m, word, head, j, exponentials[j]);
     term_rule(t, INDENT, MEASURE);
-    spaces(INDENT + WORD + (keys_inside(m) ? 2 * HALF : 0) + (m->causal ? 3 : 2) * SCORE);
+    print_spaces(INDENT + WORD + (keys_inside(m) ? 2 * HALF : 0) + (m->causal ? 3 : 2) * SCORE);
     explain_number(t, EXP, TERM_PLAIN, total);
     explain_number(t, 5 + WEIGHT, TERM_PLAIN, one);
     printf("\n\n");
@@ -213,10 +213,10 @@ enum { VALUES_MOST = 3 };
 static void draw_values(const term *t, const explain_model *m, int word, int head, int first, int end)
 {
     char name[16];
-    spaces(INDENT + WORD);
+    print_spaces(INDENT + WORD);
     term_right(t, WEIGHT, TERM_FAINT, "weight");
     for (int product = 0; product < 2; product++) {
-        spaces(2);
+        print_spaces(2);
         for (int d = first; d < end; d++) {
             snprintf(name, sizeof name, product ? term_pick(t, "\u00d7 v %d", "* v %d") : "v %d", d + 1);
             term_right(t, ENTRY, TERM_FAINT, name);
@@ -226,17 +226,17 @@ static void draw_values(const term *t, const explain_model *m, int word, int hea
     for (int j = 0; j < m->K; j++) {
         double weight = (double)m->weights[explain_at(m, head, word, j)];
         const float *v = m->v + explain_of(m, j, head, 0);
-        spaces(INDENT);
+        print_spaces(INDENT);
         word_label(t, WORD, m->key.word[j]);
         explain_number(t, WEIGHT, TERM_PLAIN, weight);
-        spaces(2);
+        print_spaces(2);
         for (int d = first; d < end; d++) explain_number(t, ENTRY, TERM_PLAIN, (double)v[d]);
-        spaces(2);
+        print_spaces(2);
         for (int d = first; d < end; d++) explain_number(t, ENTRY, TERM_PLAIN, weight * (double)v[d]);
         printf("\n");
     }
     term_rule(t, INDENT, MEASURE);
-    spaces(INDENT + WORD + WEIGHT + 3 + (end - first) * ENTRY);
+    print_spaces(INDENT + WORD + WEIGHT + 3 + (end - first) * ENTRY);
     term_left(t, 1, TERM_FAINT, "o");
     for (int d = first; d < end; d++)
         explain_number(t, ENTRY, TERM_BOLD, (double)m->concat[explain_of(m, word, head, d)]);
@@ -309,24 +309,24 @@ static const char *y_name(char out[16], const explain_model *m, int column)
 static void draw_output_table(const term *t, const explain_model *m, int word, int head, int first, int end)
 {
     char name[40];
-    spaces(INDENT + PART);
+    print_spaces(INDENT + PART);
     term_right(t, OUT, TERM_FAINT, "concat");
-    spaces(2);
+    print_spaces(2);
     for (int n = first; n < end; n++) term_right(t, COLUMN, TERM_FAINT, y_name(name, m, n));
     printf("\n");
     for (int e = 0; e < m->H * m->D; e++) {
         if (e % m->D == 0) snprintf(name, sizeof name, "h%d %s", e / m->D + 1, m->head[e / m->D].name);
-        spaces(INDENT);
+        print_spaces(INDENT);
         term_left(t, PART - 2, TERM_PLAIN, e % m->D ? "" : name);
         snprintf(name, sizeof name, "%d", e % m->D + 1);
         term_right(t, 2, TERM_FAINT, name);
         explain_number(t, OUT, e / m->D == head ? TERM_BOLD : TERM_PLAIN, (double)m->concat[word * m->H * m->D + e]);
-        spaces(2);
+        print_spaces(2);
         for (int n = first; n < end; n++) explain_number(t, COLUMN, TERM_PLAIN, (double)explain_out(m, e, n));
         printf("\n");
     }
     term_rule(t, INDENT, MEASURE);
-    spaces(INDENT + PART + OUT);
+    print_spaces(INDENT + PART + OUT);
     term_left(t, 2, TERM_FAINT, "y");
     for (int n = first; n < end; n++) explain_number(t, COLUMN, TERM_BOLD, (double)m->y[word * m->M + n]);
     printf("\n\n");
@@ -351,14 +351,14 @@ static void draw_output(const term *t, const explain_model *m, int word, int hea
 
 void explain_draw_steps(const term *t, const explain_model *m, int word, int head)
 {
-    char title[200], brief[EXPLAIN_BYTES + 8];
-    snprintf(title, sizeof title, "Step by step: %s in head %d, %s", explain_brief(brief, t, m->query.word[word], 20),
-             head + 1, m->head[head].habit);
-    spaces(INDENT);
+    char title[200], shortened[EXPLAIN_BYTES + 8];
+    snprintf(title, sizeof title, "Step by step: %s in head %d, %s",
+             explain_shorten(shortened, t, m->query.word[word], 20), head + 1, m->head[head].habit);
+    print_spaces(INDENT);
     term_left(t, 0, TERM_BOLD, title);
     printf("\n");
     term_rule(t, INDENT, MEASURE);
-    spaces(INDENT);
+    print_spaces(INDENT);
     term_left(t, 0, TERM_FAINT, "Multiply down each column, add up at the line.");
     printf("\n\n");
     draw_projection(t, m, word, head);

@@ -73,7 +73,7 @@ bool explain_split(explain_sentence *s, const char *option, const char *text)
     return s->count > 0 || cli_refuse("%s has no words", option);
 }
 
-const char *explain_brief(char out[EXPLAIN_BYTES + 8], const term *t, const char *word, int columns)
+const char *explain_shorten(char out[EXPLAIN_BYTES + 8], const term *t, const char *word, int columns)
 {
     bool whole = term_columns(word) <= columns;
     const char *mark = whole ? "" : term_pick(t, "\u2026", "~");

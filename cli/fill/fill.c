@@ -34,7 +34,7 @@ typedef struct filling {
 
 /* ---- Input ------------------------------------------------------------------------------------------------------ */
 
-static bool fits(const request *r, const mha_model_info *about)
+static bool is_masked_language_model(const request *r, const mha_model_info *about)
 {
     bool language = about->vocabulary && about->head && !about->pooled && about->classes == about->vocabulary;
     if (!about->vocabulary) return cli_refuse("%s: does not read text", r->model);
@@ -70,8 +70,8 @@ static bool take_tokens(filling *f, const request *r, const mha_encoding *e, con
                       mha_tokenizer_piece(tokenizer, f->mask, NULL));
 }
 
-static bool encode(filling *f, mha_context *ctx, const request *r, const mha_tokenizer *tokenizer,
-                   const mha_model_info *about)
+static bool encode_text(filling *f, mha_context *ctx, const request *r, const mha_tokenizer *tokenizer,
+                        const mha_model_info *about)
 {
     mha_encoding *e = NULL;
     bool good = true;
@@ -97,7 +97,7 @@ static bool compute_logits(filling *f, mha_context *ctx, mha_model *model)
 /* ---- Output ----------------------------------------------------------------------------------------------------- */
 
 /* The most likely token that is less likely than `before` (-1: none), and of equals has a larger id. */
-static int64_t next_of(const float *logits, int64_t V, int64_t before)
+static int64_t next_likely(const float *logits, int64_t V, int64_t before)
 {
     int64_t best = -1;
     for (int64_t v = 0; v < V; v++) {
@@ -112,7 +112,7 @@ static void put_mask(nn_buffer *json, const filling *f, const mha_tokenizer *tok
     const float *logits = f->logits + t * f->V;
     double whole = language_log_sum(logits, f->V);
     int64_t id = -1;
-    for (int64_t n = 0; n < f->top && (id = next_of(logits, f->V, id)) >= 0; n++) {
+    for (int64_t n = 0; n < f->top && (id = next_likely(logits, f->V, id)) >= 0; n++) {
         size_t length = 0;
         const char *piece = mha_tokenizer_piece(tokenizer, id, &length);
         double probability = exp((double)logits[id] - whole);
@@ -171,8 +171,8 @@ static int fill_masks(mha_context *ctx, const request *r)
     if (model_load(ctx, &model, r->model, &o) || mha_model_about(ctx, model, &about)) cli_error("%s", cli_reason(ctx));
     else {
         f.V = about.classes;
-        good = fits(r, &about) && language_tokenizer(ctx, &tokenizer, r->model, r->tokenizer) &&
-               language_fits(ctx, tokenizer, about.vocabulary, true) && encode(&f, ctx, r, tokenizer, &about) &&
+        good = is_masked_language_model(r, &about) && language_tokenizer(ctx, &tokenizer, r->model, r->tokenizer) &&
+               language_fits(ctx, tokenizer, about.vocabulary, true) && encode_text(&f, ctx, r, tokenizer, &about) &&
                compute_logits(&f, ctx, model);
     }
     if (good && r->json) good = print_json(&f, r, tokenizer);

@@ -15,7 +15,7 @@ void generate_free(generate_prompts *p)
 
 /* ---- Texts ------------------------------------------------------------------------------------------------------ */
 
-static bool encode(generate_prompts *p, mha_context *ctx, const mha_tokenizer *tokenizer)
+static bool encode_prompts(generate_prompts *p, mha_context *ctx, const mha_tokenizer *tokenizer)
 {
     int64_t count, all = 0;
     for (int64_t n = 0; n < p->count; n++) {
@@ -63,5 +63,5 @@ bool generate_read(generate_prompts *p, mha_context *ctx, const generate_request
     int64_t most = r->ids.count ? r->ids.count : p->count;
     if (!(p->starts = calloc((size_t)most + 1, sizeof *p->starts)))
         return cli_refuse("not enough memory for the prompts");
-    return r->ids.count ? read_ids(p, r) : encode(p, ctx, tokenizer);
+    return r->ids.count ? read_ids(p, r) : encode_prompts(p, ctx, tokenizer);
 }

@@ -54,7 +54,7 @@ __attribute__((format(printf, 2, 3))) static bool fail(reader *r, const char *fo
 }
 
 /* Makes room for one more element, of `size` bytes. */
-static bool grow(void **list, size_t *room, size_t count, size_t size)
+static bool grow_list(void **list, size_t *room, size_t count, size_t size)
 {
     if (count < *room) return true;
     size_t more = *room ? 2 * *room : 64;
@@ -80,7 +80,7 @@ static int64_t relation_of(reader *r, const char *name)
     }
     if (c->relation_count == RELATIONS_MOST)
         return fail(r, "has more than %d different relations; is DEPREL its eighth column?", RELATIONS_MOST) - 1;
-    if (!grow((void **)&c->relations, &r->relation_room, (size_t)c->relation_count, sizeof *c->relations) ||
+    if (!grow_list((void **)&c->relations, &r->relation_room, (size_t)c->relation_count, sizeof *c->relations) ||
         !(c->relations[c->relation_count] = strdup(name)))
         return fail(r, "not enough memory") - 1;
     memmove(r->by_name + low + 1, r->by_name + low, (size_t)(c->relation_count - low) * sizeof *r->by_name);
@@ -99,7 +99,7 @@ static bool add_stretch(reader *r, const char *form, const char *misc)
         if (!more) return fail(r, "not enough memory");
         c->text = more;
     }
-    if (!grow((void **)&c->words, &r->word_room, (size_t)c->word_count, sizeof *c->words))
+    if (!grow_list((void **)&c->words, &r->word_room, (size_t)c->word_count, sizeof *c->words))
         return fail(r, "not enough memory");
     if (space) c->text[c->size++] = ' ';
     memcpy(c->text + c->size, form, length + 1);
@@ -186,7 +186,7 @@ static bool add_link(reader *r, int64_t from, int64_t to, int64_t relation)
     conllu *c = r->c;
     if (r->tokens[from].stretch == r->tokens[to].stretch) return true; /* of one multiword token */
     if (relation < 0) return false;
-    if (!grow((void **)&c->links, &r->link_room, (size_t)c->link_count, sizeof *c->links))
+    if (!grow_list((void **)&c->links, &r->link_room, (size_t)c->link_count, sizeof *c->links))
         return fail(r, "not enough memory");
     c->links[c->link_count++] = (conllu_link){c->count, r->tokens[from].stretch, r->tokens[to].stretch, relation};
     return true;
@@ -196,7 +196,7 @@ static bool begin_sentence(reader *r)
 {
     conllu *c = r->c;
     r->count = r->stretches = r->shared_until = 0, r->glued = false;
-    if (!grow((void **)&c->sentences, &r->sentence_room, (size_t)c->count, sizeof *c->sentences))
+    if (!grow_list((void **)&c->sentences, &r->sentence_room, (size_t)c->count, sizeof *c->sentences))
         return fail(r, "not enough memory");
     c->sentences[c->count] = (conllu_sentence){.text = (int64_t)c->size, .word = c->word_count};
     return true;

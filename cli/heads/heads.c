@@ -123,7 +123,7 @@ out:
 }
 
 /* Prints an error and returns false on failure. */
-static bool show(const request *r, const mha_data_info *set, findings f, double seconds)
+static bool print_findings(const request *r, const mha_data_info *set, findings f, double seconds)
 {
     char error[600];
     if (r->format != MAPS_TERMINAL && !maps_of_survey(r->out, r->format, r->from.file, f.survey, error, sizeof error))
@@ -202,7 +202,7 @@ static bool heads_of_images(const request *r)
          (!r->roles || roles_make(&with, s.ctx, s.model, s.data, r->sample, r->from.file));
     double seconds = cli_clock() - start;
     ok = ok && (!r->ablate || ablation_make(&lost, s.ctx, s.model, s.data, &found, r->sample, r->from.file)) &&
-         show(r, &s.set, (findings){&found, r->roles ? &with : NULL, r->ablate ? &lost : NULL}, seconds);
+         print_findings(r, &s.set, (findings){&found, r->roles ? &with : NULL, r->ablate ? &lost : NULL}, seconds);
     roles_free(&with);
     ablation_free(&lost);
     survey_free(&found);

@@ -81,14 +81,14 @@ static bool take_tokens(result *r, mha_context *ctx, const mha_tokenizer *tokeni
 /* ---- The table -------------------------------------------------------------------------------------------------- */
 
 /* The attention and head that head n, counted through all attentions, is. */
-static void place_of(const mha_model *m, int64_t n, int64_t *block, int64_t *head)
+static void find_head(const mha_model *m, int64_t n, int64_t *block, int64_t *head)
 {
     int64_t a = 0;
     for (; n >= mha_model_attention_get(m, a).heads; a++) n -= mha_model_attention_get(m, a).heads;
     *block = mha_model_attention_get(m, a).block, *head = n;
 }
 
-static double share(int64_t hits, int64_t links) { return links ? (double)hits / (double)links : 0; }
+static double hit_rate(int64_t hits, int64_t links) { return links ? (double)hits / (double)links : 0; }
 
 static void put_line(const term *t, const session *s, const result *r, int64_t relation, bool back)
 {
@@ -96,8 +96,8 @@ static void put_line(const term *t, const session *s, const result *r, int64_t r
     char text[64];
     int64_t block, head;
     if (mha_relation_get(s->ctx, r->of, relation, back, &one) || one.links < LEAST) return;
-    place_of(s->model, one.best, &block, &head);
-    double score = share(one.hits, one.links), fixed = share(one.offset_hits, one.links);
+    find_head(s->model, one.best, &block, &head);
+    double score = hit_rate(one.hits, one.links), fixed = hit_rate(one.offset_hits, one.links);
     bool coref = strcmp(r->file.relations[relation], "coref") == 0;
     printf("%*s", INDENT, "");
     term_left(t, RELATION, TERM_PLAIN, r->file.relations[relation]);
@@ -118,7 +118,7 @@ static void put_line(const term *t, const session *s, const result *r, int64_t r
 }
 
 /* Relations by their number of links, the most frequent first. To be freed; NULL if out of memory. */
-static int64_t *order_of(const conllu *c)
+static int64_t *sort_relations(const conllu *c)
 {
     int64_t *order = calloc((size_t)c->relation_count, sizeof *order),
             *links = calloc((size_t)c->relation_count, sizeof *links);
@@ -148,7 +148,7 @@ static void put_title(const term *t, const text_request *r, const result *found)
 
 static bool print_table(const term *t, const text_request *r, const session *s, const result *found)
 {
-    int64_t *order = order_of(&found->file);
+    int64_t *order = sort_relations(&found->file);
     if (!order) return cli_error("not enough memory for the table");
     put_title(t, r, found);
     printf("\n%*s", INDENT, "");
@@ -178,7 +178,7 @@ static void put_relation(nn_buffer *out, const session *s, const result *r, int6
     char quoted[200];
     int64_t block, head;
     mha_relation_get(s->ctx, r->of, relation, back, &one);
-    place_of(s->model, one.best, &block, &head);
+    find_head(s->model, one.best, &block, &head);
     nn_buffer_printf(out, "\n  {\"relation\": %s, \"direction\": \"%s\", \"links\": %" PRId64,
                      nn_json_quote(quoted, sizeof quoted, r->file.relations[relation]), back ? "back" : "forth",
                      one.links);
@@ -213,7 +213,7 @@ static bool print_json(const text_request *r, const session *s, const result *fo
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
-static bool measure(result *found, const text_request *r, session *s)
+static bool measure_relations(result *found, const text_request *r, session *s)
 {
     const conllu *c = &found->file;
     double start = cli_clock();
@@ -243,7 +243,7 @@ bool text_relations(const text_request *r, session *s)
         ok = cli_error("%s", cli_reason(s->ctx));
     if (ok && !conllu_read(&found.file, r->relations, r->windows ? r->windows : SENTENCES, error, sizeof error))
         ok = cli_error("%s", error);
-    ok = ok && take_tokens(&found, s->ctx, tokenizer) && measure(&found, r, s) &&
+    ok = ok && take_tokens(&found, s->ctx, tokenizer) && measure_relations(&found, r, s) &&
          (r->json ? print_json(r, s, &found) : print_table(&t, r, s, &found));
     mha_relations_free(found.of);
     free(found.tokens.ids);

@@ -6,7 +6,7 @@
 
 enum { IMAGES = 400 };
 
-static bool take(roles *r, mha_context *ctx)
+static bool take_roles(roles *r, mha_context *ctx)
 {
     r->info.size = sizeof r->info;
     if (mha_roles_about(ctx, r->of, &r->info)) return false;
@@ -32,7 +32,7 @@ bool roles_make(roles *r, mha_context *ctx, mha_model *model, const mha_data *da
     options.images = sample && sample < IMAGES ? sample : IMAGES;
     *r = (roles){0};
     progress_begin("measuring the roles of heads");
-    bool made = !mha_roles_make(ctx, &r->of, model, data, MHA_DATA_TEST, &options) && take(r, ctx);
+    bool made = !mha_roles_make(ctx, &r->of, model, data, MHA_DATA_TEST, &options) && take_roles(r, ctx);
     progress_end();
     if (made) return true;
     cli_error("%s: %s", path, cli_reason(ctx));

@@ -17,7 +17,7 @@ _Static_assert(INDENT + BLOCK + HEAD + GAP + WORDS + ENTROPY + DISTANCE + IMPORT
 /* ---- Order ------------------------------------------------------------------------------------------------------ */
 
 /* Smaller ranks come first; ties keep the block order. */
-static double rank(const mha_survey_head *h, heads_sort sort)
+static double sort_value(const mha_survey_head *h, heads_sort sort)
 {
     return sort == HEADS_BY_IMPORTANCE ? -h->importance
            : sort == HEADS_BY_ENTROPY  ? h->entropy
@@ -30,7 +30,7 @@ int64_t *heads_order(const survey *s, heads_sort sort)
     int64_t *order = calloc((size_t)s->info.heads, sizeof *order);
     for (int64_t n = 0; order && n < s->info.heads; n++) {
         int64_t at = n;
-        for (; at > 0 && rank(&s->heads[order[at - 1]], sort) > rank(&s->heads[n], sort); at--)
+        for (; at > 0 && sort_value(&s->heads[order[at - 1]], sort) > sort_value(&s->heads[n], sort); at--)
             order[at] = order[at - 1];
         order[at] = n;
     }

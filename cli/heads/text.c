@@ -30,7 +30,7 @@ static bool take_heads(text_survey *s, mha_context *ctx)
     return true;
 }
 
-static bool measure(text_survey *s, const texts *t, const mha_text_options *o, const text_request *r)
+static bool measure_heads(text_survey *s, const texts *t, const mha_text_options *o, const text_request *r)
 {
     double start = cli_clock();
     *s = (text_survey){.pair = t->pair, .tokens = (t->frames ? t->starts[1] : t->starts[0])[t->count]};
@@ -44,7 +44,7 @@ static bool measure(text_survey *s, const texts *t, const mha_text_options *o, c
     return true;
 }
 
-static void forget(text_survey *s)
+static void free_survey(text_survey *s)
 {
     mha_text_survey_free(s->of);
     free(s->heads);
@@ -70,7 +70,7 @@ static bool print_json(const text_request *r, const text_survey *s, const text_a
     return whole || cli_error("not enough memory for the JSON");
 }
 
-static bool show(const text_request *r, const text_survey *s, const text_ablation *a)
+static bool print_survey(const text_request *r, const text_survey *s, const text_ablation *a)
 {
     char error[600];
     if (r->format != MAPS_TERMINAL &&
@@ -97,7 +97,7 @@ static bool names_file(const char *text)
 }
 
 /* Reads the text, or the sound, into `t`. */
-static bool take(const text_request *r, texts *t)
+static bool read_input(const text_request *r, texts *t)
 {
     size_t length = 0, target_length = 0;
     if (r->audio) return texts_hear(t, r->audio);
@@ -110,20 +110,20 @@ static bool take(const text_request *r, texts *t)
     return ok;
 }
 
-static bool work(const text_request *r, texts *t)
+static bool survey_text(const text_request *r, texts *t)
 {
     mha_text_options o = MHA_TEXT_DEFAULTS;
     text_survey s = {0};
     text_ablation a = {0};
-    bool ok = take(r, t);
+    bool ok = read_input(r, t);
     if (ok) texts_options(t, &o);
     o.window = r->window;
     o.windows = r->windows ? r->windows : r->ablate ? ABLATED : WINDOWS;
     o.seed = r->seed;
-    ok = ok && measure(&s, t, &o, r) && (!r->ablate || text_ablation_make(&a, t, &o, &s, r->from->file)) &&
-         show(r, &s, r->ablate ? &a : NULL);
+    ok = ok && measure_heads(&s, t, &o, r) && (!r->ablate || text_ablation_make(&a, t, &o, &s, r->from->file)) &&
+         print_survey(r, &s, r->ablate ? &a : NULL);
     text_ablation_free(&a);
-    forget(&s);
+    free_survey(&s);
     return ok;
 }
 
@@ -135,7 +135,7 @@ bool text_heads(const text_request *r, session *s)
                        .lines = r->windows ? r->windows : WINDOWS,
                        .new_tokens = r->window ? r->window : NEW_TOKENS,
                        .audio = r->audio != NULL};
-    bool ok = texts_open(&t, s->ctx, s->model, &from) && work(r, &t);
+    bool ok = texts_open(&t, s->ctx, s->model, &from) && survey_text(r, &t);
     texts_close(&t);
     return ok;
 }

@@ -73,7 +73,7 @@ static void put_head(const term *t, const mha_text_head *h, double loss, double 
 }
 
 /* Numbers of heads, those that cost the most first. */
-static int64_t *order_of(const text_ablation *a)
+static int64_t *sort_by_loss(const text_ablation *a)
 {
     int64_t *order = calloc((size_t)a->heads, sizeof *order);
     for (int64_t n = 0; order && n < a->heads; n++) {
@@ -86,7 +86,7 @@ static int64_t *order_of(const text_ablation *a)
 
 bool text_ablation_table(const term *t, const text_ablation *a, const text_survey *s)
 {
-    int64_t *order = order_of(a);
+    int64_t *order = sort_by_loss(a);
     const mha_score *all = &a->scores[0];
     if (!order) return false;
     printf("\n%*s%" PRId64 " token%s of %" PRId64 " window%s, each predicted from those before it; %.1f s\n", INDENT,

@@ -43,7 +43,7 @@ static const column *columns_of(const mha_text_head *h)
     return h->cross ? cross_columns : h->decoder ? decoder_columns : encoder_columns;
 }
 
-static double value_of(const mha_text_head *h, const column *c)
+static double column_value(const mha_text_head *h, const column *c)
 {
     return *(const double *)(const void *)((const char *)h + c->at);
 }
@@ -56,7 +56,7 @@ static void put_value(const term *t, const column *c, double x)
 
 /* ---- Order ------------------------------------------------------------------------------------------------------ */
 
-static double rank(const mha_text_head *h, heads_sort sort)
+static double sort_value(const mha_text_head *h, heads_sort sort)
 {
     double x = sort == HEADS_BY_ENTROPY     ? h->entropy
                : sort == HEADS_BY_DISTANCE  ? h->distance
@@ -72,7 +72,7 @@ static void sort_heads(int64_t *order, const text_survey *s, int64_t first, int6
 {
     for (int64_t n = first; n < end; n++) {
         int64_t at = n;
-        for (; at > first && rank(&s->heads[order[at - 1]], sort) > rank(&s->heads[n], sort); at--)
+        for (; at > first && sort_value(&s->heads[order[at - 1]], sort) > sort_value(&s->heads[n], sort); at--)
             order[at] = order[at - 1];
         order[at] = n;
     }
@@ -130,7 +130,7 @@ static void put_head(const term *t, const mha_text_head *h)
 {
     printf("%*s%*" PRId64 "%*" PRId64 "%*s", INDENT, "", BLOCK, h->block, HEAD, h->head, GAP, "");
     term_left(t, WORDS, strncmp(h->words, "induction", 9) == 0 ? TERM_BOLD : TERM_PLAIN, h->words);
-    for (int c = 0; c < COLUMNS; c++) put_value(t, &columns_of(h)[c], value_of(h, &columns_of(h)[c]));
+    for (int c = 0; c < COLUMNS; c++) put_value(t, &columns_of(h)[c], column_value(h, &columns_of(h)[c]));
     printf("\n");
 }
 

@@ -66,7 +66,7 @@ static void put_output(const session *s, const term *t)
 /* ---- Blocks ----------------------------------------------------------------------------------------------------- */
 
 /* The first parameter of that name in the first block of the stack. */
-static mha_model_parameter find(const mha_model *m, bool decoder, const char *name)
+static mha_model_parameter find_parameter(const mha_model *m, bool decoder, const char *name)
 {
     char full[120];
     snprintf(full, sizeof full, "%s.blocks.0.%s", decoder ? "decoder" : "encoder", name);
@@ -76,8 +76,9 @@ static mha_model_parameter find(const mha_model *m, bool decoder, const char *na
 static void put_mlp(const session *s, const term *t, bool decoder)
 {
     const mha_model_info *i = &s->about;
-    mha_model_parameter router = find(s->model, decoder, "mlp.router.weight");
-    bool gated = find(s->model, decoder, "mlp.gate.weight").name || find(s->model, decoder, "0.mlp.gate.weight").name;
+    mha_model_parameter router = find_parameter(s->model, decoder, "mlp.router.weight");
+    bool gated = find_parameter(s->model, decoder, "mlp.gate.weight").name ||
+                 find_parameter(s->model, decoder, "0.mlp.gate.weight").name;
     if (router.name)
         put_row(t, "", "%lld experts, each an MLP of width %lld, %sactivation %s", (long long)router.tensor.size[0],
                 (long long)i->mlp, gated ? "gated, " : "", i->activation);

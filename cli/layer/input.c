@@ -103,7 +103,7 @@ static bool matches(const nn_safetensors_tensor *tensor, int rank, const int64_t
     return same;
 }
 
-static float *own(reading *r, float *numbers)
+static float *keep_numbers(reading *r, float *numbers)
 {
     if (numbers) r->in->owned[r->in->owned_count++] = numbers;
     else cli_error("%s: out of memory", r->path);
@@ -114,7 +114,7 @@ static float *own(reading *r, float *numbers)
 
 /* Reads a tensor as (B,T,width), where B and T are -1 for any size. Leaves *view alone if the file has no such tensor.
  * */
-static bool take(reading *r, mha_tensor *view, const char *name, int64_t B, int64_t T, int64_t width)
+static bool take_tensor(reading *r, mha_tensor *view, const char *name, int64_t B, int64_t T, int64_t width)
 {
     const nn_safetensors_tensor *tensor = nn_safetensors_find(r->file, name);
     const int64_t want[3] = {B, T, width};
@@ -126,7 +126,7 @@ static bool take(reading *r, mha_tensor *view, const char *name, int64_t B, int6
     if (!matches(tensor, 3 - skip, want + skip))
         return cli_error("%s: %s is %s, but should be %s", r->path, name, shape_words(tensor->rank, tensor->shape).text,
                          shape_words(3 - skip, want + skip).text);
-    float *numbers = own(r, nn_safetensors_floats(r->ctx, tensor));
+    float *numbers = keep_numbers(r, nn_safetensors_floats(r->ctx, tensor));
     if (!numbers) return false;
     int64_t rows = tensor->shape[1 - skip];
     *view = mha_tensor_3d(numbers, MHA_FLOAT32, skip ? 1 : tensor->shape[0], rows, width);
@@ -139,12 +139,12 @@ static bool take_inputs(reading *r, const mha_layer_options *o, bool grad)
     const nn_safetensors_tensor *query = nn_safetensors_find(r->file, "query");
     if (!query) return cli_error("%s: query is missing", r->path);
     in->batched = query->rank != 2;
-    if (!take(r, &in->tensors.query, "query", -1, -1, o->width)) return false;
+    if (!take_tensor(r, &in->tensors.query, "query", -1, -1, o->width)) return false;
     in->B = in->tensors.query.size[0];
     in->Tq = in->tensors.query.size[1];
-    if (!take(r, &in->tensors.key, "key", in->B, -1, o->key_width)) return false;
+    if (!take_tensor(r, &in->tensors.key, "key", in->B, -1, o->key_width)) return false;
     in->Tk = in->tensors.key.data ? in->tensors.key.size[1] : in->Tq;
-    if (!take(r, &in->tensors.value, "value", in->B, in->Tk, o->value_width)) return false;
+    if (!take_tensor(r, &in->tensors.value, "value", in->B, in->Tk, o->value_width)) return false;
     if (!in->tensors.key.data && o->key_width != o->width)
         return cli_error("%s: key is missing; query has width %lld, but the layer needs keys of width %lld", r->path,
                          (long long)o->width, (long long)o->key_width);
@@ -154,7 +154,7 @@ static bool take_inputs(reading *r, const mha_layer_options *o, bool grad)
     if (!grad) return true;
     if (!nn_safetensors_find(r->file, "grad_output"))
         return cli_error("%s: grad_output is missing, but --grad needs it", r->path);
-    return take(r, &in->grad_output, "grad_output", in->B, in->Tq, o->out_width);
+    return take_tensor(r, &in->grad_output, "grad_output", in->B, in->Tq, o->out_width);
 }
 
 /* ---- Masks ------------------------------------------------------------------------------------------------------ */
@@ -162,8 +162,8 @@ static bool take_inputs(reading *r, const mha_layer_options *o, bool grad)
 /* A mask as floats to be added to the scores. */
 static float *mask_numbers(reading *r, const nn_safetensors_tensor *mask)
 {
-    if (mask->dtype != NN_SAFETENSORS_BOOL) return own(r, nn_safetensors_floats(r->ctx, mask));
-    float *numbers = own(r, calloc((size_t)mask->count + 1, sizeof *numbers));
+    if (mask->dtype != NN_SAFETENSORS_BOOL) return keep_numbers(r, nn_safetensors_floats(r->ctx, mask));
+    float *numbers = keep_numbers(r, calloc((size_t)mask->count + 1, sizeof *numbers));
     for (int64_t i = 0; numbers && i < mask->count; i++)
         if (((const unsigned char *)mask->data)[i]) numbers[i] = -INFINITY;
     return numbers;
@@ -222,7 +222,7 @@ static bool take_masks(reading *r, int64_t heads)
     if (!who.data || !keys.data) return true;
     int64_t size[4] = {in->B, who.size[1], in->Tq, in->Tk};
     in->bias = layer_zeros(4, size);
-    if (!own(r, in->bias.data)) return false;
+    if (!keep_numbers(r, in->bias.data)) return false;
     float *to = in->bias.data;
     const float *a = who.data, *b = keys.data;
     for (int64_t row = 0, rows = size[1] * in->Tq; row < in->B * rows; row++)

@@ -37,7 +37,7 @@ typedef struct making {
 } making;
 
 /* Memory that is freed at the end; prints an error and returns NULL if there is none. */
-static void *own(making *m, void *memory, const char *what)
+static void *keep_memory(making *m, void *memory, const char *what)
 {
     if (memory) m->owned[m->owned_count++] = memory;
     else cli_error("not enough memory for %s", what);
@@ -45,10 +45,10 @@ static void *own(making *m, void *memory, const char *what)
 }
 
 /* Allocates a tensor to be written under that name; without the batch axis if the input has none. */
-static bool make(making *m, mha_tensor *view, const char *name, int rank, const int64_t *size)
+static bool make_output(making *m, mha_tensor *view, const char *name, int rank, const int64_t *size)
 {
     *view = layer_zeros(rank, size);
-    if (!own(m, view->data, name)) return false;
+    if (!keep_memory(m, view->data, name)) return false;
     mha_tensor seen = *view;
     if (!m->in->batched) {
         seen.rank--;
@@ -65,9 +65,9 @@ static bool make_results(making *m, const mha_layer_options *o, layer_weights we
     int64_t keys = in->Tk + o->bias_kv + o->zero_kv;
     const int64_t output[3] = {in->B, in->Tq, o->out_width};
     const int64_t per_head[4] = {in->B, o->heads, in->Tq, keys}, average[3] = {in->B, in->Tq, keys};
-    if (!make(m, &m->output, "output", 3, output)) return false;
-    if (weights == WEIGHTS_PER_HEAD) return make(m, &m->extras.weights, "weights", 4, per_head);
-    return weights == WEIGHTS_NONE || make(m, &m->extras.weights, "weights", 3, average);
+    if (!make_output(m, &m->output, "output", 3, output)) return false;
+    if (weights == WEIGHTS_PER_HEAD) return make_output(m, &m->extras.weights, "weights", 4, per_head);
+    return weights == WEIGHTS_NONE || make_output(m, &m->extras.weights, "weights", 3, average);
 }
 
 /* q, k, v and heads, as mha_attention_extras names them. */
@@ -78,8 +78,8 @@ static bool make_intermediates(making *m, const mha_layer_options *o)
     const int64_t q[4] = {in->B, o->heads, in->Tq, o->head_width}, k[4] = {in->B, o->kv_heads, in->Tk, o->head_width};
     const int64_t v[4] = {in->B, o->kv_heads, in->Tk, o->value_head_width};
     const int64_t heads[4] = {in->B, o->heads, in->Tq, o->value_head_width};
-    return make(m, &x->q, "q", 4, q) && make(m, &x->k, "k", 4, k) && make(m, &x->v, "v", 4, v) &&
-           make(m, &x->heads, "heads", 4, heads);
+    return make_output(m, &x->q, "q", 4, q) && make_output(m, &x->k, "k", 4, k) && make_output(m, &x->v, "v", 4, v) &&
+           make_output(m, &x->heads, "heads", 4, heads);
 }
 
 /* The axes of the weights, which are ambiguous from the shape: a batch could be layers. For `mha view`. */
@@ -97,7 +97,7 @@ static bool list_parameters(making *m, const mha_layer_file *file)
     size_t room = 0;
     int64_t count = mha_layer_file_parameter_count(file);
     for (int64_t n = 0; n < count; n++) room += sizeof grad + strlen(mha_layer_file_parameter_get(file, n, NULL).name);
-    char *names = own(m, malloc(room + 1), "the names of gradients");
+    char *names = keep_memory(m, malloc(room + 1), "the names of gradients");
     for (int64_t n = 0; names && n < count; n++) {
         mha_layer_file_parameter part = mha_layer_file_parameter_get(file, n, m->gradients.parameters);
         int length = snprintf(names, room, "%s%s", grad, part.name) + 1;
@@ -111,10 +111,10 @@ static bool list_parameters(making *m, const mha_layer_file *file)
 static bool make_gradients(making *m, const mha_layer_file *file)
 {
     const mha_layer_inputs *t = &m->in->tensors;
-    if (!make(m, &m->gradients.query, "grad.query", 3, t->query.size)) return false;
-    if (t->key.data && !make(m, &m->gradients.key, "grad.key", 3, t->key.size)) return false;
-    if (t->value.data && !make(m, &m->gradients.value, "grad.value", 3, t->value.size)) return false;
-    m->gradients.parameters = own(m, layer_zeros(1, &m->parameters).data, "the gradients of parameters");
+    if (!make_output(m, &m->gradients.query, "grad.query", 3, t->query.size)) return false;
+    if (t->key.data && !make_output(m, &m->gradients.key, "grad.key", 3, t->key.size)) return false;
+    if (t->value.data && !make_output(m, &m->gradients.value, "grad.value", 3, t->value.size)) return false;
+    m->gradients.parameters = keep_memory(m, layer_zeros(1, &m->parameters).data, "the gradients of parameters");
     return m->gradients.parameters && list_parameters(m, file);
 }
 
@@ -130,7 +130,7 @@ typedef struct calling {
     mha_layer_gradients gradients;
 } calling;
 
-static mha_status call(mha_context *ctx, const calling *c, bool backward)
+static mha_status call_layer(mha_context *ctx, const calling *c, bool backward)
 {
     mha_tape *tape = NULL;
     mha_status status = backward ? mha_tape_create(ctx, &tape) : MHA_OK;
@@ -162,7 +162,7 @@ static mha_status copy_layer(mha_context *ctx, mha_layer **copy, const mha_layer
     return mha_device_write(ctx, to, mha_layer_view(layer, NULL).q_weight.data, (size_t)parameters * sizeof(float));
 }
 
-static bool compute(making *m, mha_layer *layer, const layer_request *r)
+static bool run_on_device(making *m, mha_layer *layer, const layer_request *r)
 {
     calling c = {layer,       m->output, m->in->grad_output, m->extras, m->in->tensors, mha_layer_attention(layer),
                  m->gradients};
@@ -176,7 +176,7 @@ static bool compute(making *m, mha_layer *layer, const layer_request *r)
         c.layer = copy;
     }
     give_all(&there, &c, m->parameters);
-    if (!there.status) there.status = call(m->ctx, &c, r->grad);
+    if (!there.status) there.status = call_layer(m->ctx, &c, r->grad);
     bool done = device_end(&there) || cli_error("%s: %s", r->input, cli_reason(m->ctx));
     mha_layer_free(copy);
     return done;
@@ -190,11 +190,12 @@ bool layer_run(mha_context *ctx, const mha_layer_file *file, const layer_input *
     /* cannot fail: the layer was created with these options */
     mha_layer_parameter_count(ctx, &parameters, mha_layer_shape(layer));
     making m = {.ctx = ctx, .in = in, .parameters = parameters};
-    m.items = own(&m, calloc(RESULTS + (size_t)mha_layer_file_parameter_count(file), sizeof *m.items), "the results");
+    m.items =
+        keep_memory(&m, calloc(RESULTS + (size_t)mha_layer_file_parameter_count(file), sizeof *m.items), "the results");
     bool ok = m.items && make_results(&m, mha_layer_shape(layer), r->weights);
     if (ok && r->intermediates) ok = make_intermediates(&m, mha_layer_shape(layer));
     if (ok && r->grad) ok = make_gradients(&m, file);
-    ok = ok && compute(&m, layer, r);
+    ok = ok && run_on_device(&m, layer, r);
     const nn_safetensors_pair note = {"weights.axes", axes_of(in, r->weights)};
     if (ok && nn_safetensors_write(r->output, m.items, m.item_count, &note, r->weights ? 1 : 0, error, sizeof error))
         ok = cli_error("%s", error);

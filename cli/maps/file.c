@@ -70,7 +70,7 @@ static void advance(place *at, const layout *l, int64_t n)
     if (fresh && *p->heading) at->top += HEADING;
 }
 
-static layout lay(const maps_sheet *s)
+static layout lay_out(const maps_sheet *s)
 {
     layout l = {.sheet = s, .panel_width = NARROWEST, .top = MARGIN + TITLE};
     for (int64_t n = 0; n < s->count; n++) {
@@ -147,7 +147,7 @@ static void draw_sheet(canvas *c, const void *arg)
 
 bool maps_write(const char *path, maps_format format, const maps_sheet *sheet, char *error, size_t error_size)
 {
-    layout l = lay(sheet);
+    layout l = lay_out(sheet);
     if (format == MAPS_SVG) return canvas_svg(path, l.width, l.height, sheet->title, draw_sheet, &l, error, error_size);
     return canvas_png(path, l.width, l.height, draw_sheet, &l, error, error_size);
 }

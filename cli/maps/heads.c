@@ -7,7 +7,7 @@
 
 enum { ACROSS = 8 }; /* maximum number of heads per row */
 
-static bool write(const char *path, maps_format format, maps_sheet sheet, char *error, size_t error_size)
+static bool write_sheet(const char *path, maps_format format, maps_sheet sheet, char *error, size_t error_size)
 {
     if (sheet.across > ACROSS) sheet.across = ACROSS;
     return maps_write(path, format, &sheet, error, error_size);
@@ -53,7 +53,7 @@ bool maps_of_survey(const char *path, maps_format format, const char *file, cons
                         .count = s->info.heads,
                         .across = most,
                         .tokens = s->info.tokens};
-    ok = ok && write(path, format, sheet, error, error_size);
+    ok = ok && write_sheet(path, format, sheet, error, error_size);
     free(panels);
     free(numbers);
     free(view);
@@ -99,7 +99,7 @@ bool maps_of_images(const char *path, maps_format format, const char *file, cons
                         .count = all,
                         .across = most,
                         .tokens = images[0].view.tokens};
-    bool ok = write(path, format, sheet, error, error_size);
+    bool ok = write_sheet(path, format, sheet, error, error_size);
     free(panels);
     return ok;
 }

@@ -27,8 +27,8 @@ static maps_map pooled(float **at, const float *map, int64_t rows, int64_t colum
     return part;
 }
 
-static void fill(maps_panel *p, float **at, const mha_text_survey *survey, int64_t n, const mha_text_head *h,
-                 bool audio)
+static void fill_panel(maps_panel *p, float **at, const mha_text_survey *survey, int64_t n, const mha_text_head *h,
+                       bool audio)
 {
     int64_t queries, keys, tokens;
     const float *map = mha_text_survey_map(survey, n, &queries, &keys);
@@ -56,7 +56,7 @@ bool maps_of_text(const char *path, maps_format format, const char *file, const 
     if (!ok) snprintf(error, error_size, "%s: not enough memory for the maps of %" PRId64 " heads", path, info->heads);
     float *at = numbers;
     for (int64_t n = 0; ok && n < info->heads; n++) {
-        fill(&panels[n], &at, survey, n, &heads[n], info->audio);
+        fill_panel(&panels[n], &at, survey, n, &heads[n], info->audio);
         if (heads[n].head + 1 > most) most = heads[n].head + 1;
     }
     if (info->same)

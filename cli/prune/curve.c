@@ -25,7 +25,7 @@ static int64_t round_count(const prune_report *s)
 }
 
 /* Fills points (2,s->count) and the series; returns the number of series. */
-static int fill(chart_series *series, chart_point *points, const prune_report *s)
+static int fill_series(chart_series *series, chart_point *points, const prune_report *s)
 {
     chart_point *pruned = points, *tuned = points + s->count;
     int64_t rounds = round_count(s);
@@ -70,7 +70,7 @@ bool prune_curve_write(const prune_report *s, const char *path, char *error, siz
                          .right = heads_after(last),
                          .scale = CHART_ERRORS,
                          .series = series,
-                         .count = fill(series, points, s)};
+                         .count = fill_series(series, points, s)};
     chart picture = {.name = "Accuracy of a Vision Transformer as its heads are pruned",
                      .headline = headline,
                      .lines = {about},

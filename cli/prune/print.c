@@ -14,19 +14,19 @@
 enum { GONE = 12, DRAWING = 32 };
 static const double rest_between = 0.2; /* seconds between two redraws of the status line */
 
-static double share(const mha_score *s) { return (double)s->correct / (double)s->count; }
+static double accuracy_of(const mha_score *s) { return (double)s->correct / (double)s->count; }
 
 /* ---- Rounds ----------------------------------------------------------------------------------------------------- */
 
 /* Whether the drawing, one mark per head and a space between blocks, fits the line. */
-static bool fits(const prune_report *s) { return s->draws && s->heads + s->blocks - 1 <= DRAWING; }
+static bool fits_drawing(const prune_report *s) { return s->draws && s->heads + s->blocks - 1 <= DRAWING; }
 
 /* The block and the index in it, both from 0, of a head counted through all blocks. */
 typedef struct place {
     int64_t block, head;
 } place;
 
-static place place_of(const prune_report *s, int64_t head)
+static place find_head(const prune_report *s, int64_t head)
 {
     place p = {0, head};
     while (p.head >= s->block_heads[p.block]) p.head -= s->block_heads[p.block++];
@@ -45,7 +45,7 @@ static bool is_gone(const prune_report *s, int64_t block, int64_t head)
     return false;
 }
 
-static void draw(const prune_report *s)
+static void draw_heads(const prune_report *s)
 {
     const char *there = s->utf8 ? "\u25a0" : "#", *gone = s->utf8 ? "\u00b7" : ".";
     fputs("  ", stderr);
@@ -62,7 +62,7 @@ static void list_gone(char out[80], const prune_report *s, const prune_entry *e,
     out[0] = 0;
     for (int64_t i = 0; i < e->round.gone_count; i++) {
         char word[48];
-        place p = place_of(s, e->gone[i]);
+        place p = find_head(s, e->gone[i]);
         int length = snprintf(word, sizeof word, "%s%" PRId64 ".%" PRId64, used ? " " : "", p.block, p.head);
         if (used + (size_t)length > room - (i + 1 < e->round.gone_count ? 5 : 0)) {
             snprintf(out + used, 80 - used, " +%" PRId64, e->round.gone_count - i);
@@ -74,24 +74,24 @@ static void list_gone(char out[80], const prune_report *s, const prune_entry *e,
 
 void prune_print_head(const prune_report *s)
 {
-    fprintf(stderr, "  heads  held out: cut     tuned  removed%s\n", fits(s) ? "       remaining heads" : "");
+    fprintf(stderr, "  heads  held out: cut     tuned  removed%s\n", fits_drawing(s) ? "       remaining heads" : "");
 }
 
 void prune_print_round(prune_report *s)
 {
     const prune_entry *e = &s->entries[s->count - 1];
-    bool took = e->round.gone_count > 0, beside = fits(s) || e->round.undone;
+    bool took = e->round.gone_count > 0, beside = fits_drawing(s) || e->round.undone;
     char gone[80], cut[20] = "-", learnt[20] = "-";
     list_gone(gone, s, e, beside ? GONE : GONE + DRAWING);
     if (e->round.number && !took) snprintf(gone, sizeof gone, "fine-tuning");
-    if (took) snprintf(cut, sizeof cut, "%.2f %%", 100 * share(&e->round.cut));
-    if (!took || s->tunes) snprintf(learnt, sizeof learnt, "%.2f %%", 100 * share(&e->round.tuned));
+    if (took) snprintf(cut, sizeof cut, "%.2f %%", 100 * accuracy_of(&e->round.cut));
+    if (!took || s->tunes) snprintf(learnt, sizeof learnt, "%.2f %%", 100 * accuracy_of(&e->round.tuned));
     prune_print_clear(s);
     fprintf(stderr, "  %5" PRId64 "  %13s  %8s", e->round.heads, cut, learnt);
     if (e->round.undone) fprintf(stderr, "  %s, undone: accuracy dropped too far\n", gone);
-    else if (fits(s)) {
+    else if (fits_drawing(s)) {
         fprintf(stderr, "  %-*s", GONE, gone);
-        draw(s);
+        draw_heads(s);
         fputc('\n', stderr);
     } else fprintf(stderr, "%s%s\n", *gone ? "  " : "", gone);
 }
@@ -133,8 +133,9 @@ void prune_print_text(const prune_report *s)
     int64_t gone = s->heads - s->heads_left;
     printf("  removed %" PRId64 " of %" PRId64 " head%s; remaining: %" PRId64 " block%s of %s\n", gone, s->heads,
            plural(s->heads), s->blocks, plural(s->blocks), model_heads_words(words, s->smaller, true));
-    printf("  test accuracy %.2f %%: %" PRId64 " of %" PRId64 " %simages; %.2f %% before\n", 100 * share(&s->after),
-           s->after.correct, s->after.count, s->synthetic ? "synthetic " : "", 100 * share(&s->before));
+    printf("  test accuracy %.2f %%: %" PRId64 " of %" PRId64 " %simages; %.2f %% before\n",
+           100 * accuracy_of(&s->after), s->after.correct, s->after.count, s->synthetic ? "synthetic " : "",
+           100 * accuracy_of(&s->before));
     cli_print(stdout, "  %s: %" PRId64 " parameters, %" PRId64 " before; %.1f s\n", s->out, s->parameters_left,
               s->parameters, s->seconds);
     if (gone) put_numbers(s);
@@ -143,7 +144,7 @@ void prune_print_text(const prune_report *s)
 static void put_score(const char *before, const mha_score *s)
 {
     printf("%s{\"images\": %" PRId64 ", \"correct\": %" PRId64 ", \"accuracy\": %.6f, ", before, s->count, s->correct,
-           share(s));
+           accuracy_of(s));
     if (isfinite(s->loss)) printf("\"loss\": %.6f}", s->loss);
     else printf("\"loss\": null}");
 }
@@ -152,7 +153,7 @@ static void put_round(const prune_report *s, const prune_entry *e)
 {
     printf("    {\"round\": %" PRId64 ", \"heads\": %" PRId64 ", \"gone\": [", e->round.number, e->round.heads);
     for (int64_t i = 0; i < e->round.gone_count; i++) {
-        place p = place_of(s, e->gone[i]);
+        place p = find_head(s, e->gone[i]);
         printf("%s{\"block\": %" PRId64 ", \"head\": %" PRId64 "}", i ? ", " : "", p.block, p.head);
     }
     put_score("], \"cut\": ", &e->round.cut);

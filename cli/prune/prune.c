@@ -88,7 +88,7 @@ static bool reads_images(const session *s)
 }
 
 /* Checks the request against the model and the data. Prints an error and returns false if it does not fit. */
-static bool fit(request *r, const mha_model_info *model, int64_t train)
+static bool fit_to_model(request *r, const mha_model_info *model, int64_t train)
 {
     int64_t all = model->heads;
     r->how.held_out = train / 12;
@@ -144,7 +144,7 @@ static void end_report(prune_report *s)
 }
 
 /* Pruning stops if there is no memory for the round: then it is not counted. */
-static bool watch(void *arg, const mha_prune_round *round)
+static bool note_round(void *arg, const mha_prune_round *round)
 {
     prune_report *s = arg;
     prune_entry *e = &s->entries[s->count];
@@ -157,7 +157,7 @@ static bool watch(void *arg, const mha_prune_round *round)
     return true;
 }
 
-static void step(void *arg, int64_t n, int64_t steps)
+static void show_step(void *arg, int64_t n, int64_t steps)
 {
     char words[80];
     snprintf(words, sizeof words, "fine-tuning, step %lld of %lld", (long long)n, (long long)steps);
@@ -185,12 +185,12 @@ static bool score_test(prune_report *s, const session *of, mha_model *model, mha
 }
 
 /* Scores, prunes and writes the files. Prints an error and returns false on failure. */
-static bool go(const request *r, const session *of, prune_report *s, mha_model **smaller)
+static bool prune_and_write(const request *r, const session *of, prune_report *s, mha_model **smaller)
 {
     char error[600];
     mha_prune_options how = r->how;
-    how.watch = watch;
-    how.step = step;
+    how.watch = note_round;
+    how.step = show_step;
     how.arg = s;
     double start = cli_clock();
     prune_print_head(s);
@@ -244,9 +244,9 @@ static int run_prune(void *asked)
     nn_file_lock locks[2] = {{.taken = false}};
     prune_report report = {.count = 0};
     bool ok = output_claim(&locks[0], r->out) && output_claim(&locks[1], r->curve) && session_open(&s, &r->from) &&
-              reads_images(&s) && session_open_data(&s, false) && fit(r, &s.about, s.set.train) &&
+              reads_images(&s) && session_open_data(&s, false) && fit_to_model(r, &s.about, s.set.train) &&
               output_fits(r->out, s.about.file_bytes) && output_fits(r->curve, OUTPUT_CURVES) &&
-              begin_report(&report, r, &s) && go(r, &s, &report, &smaller);
+              begin_report(&report, r, &s) && prune_and_write(r, &s, &report, &smaller);
     if (ok && r->json) prune_print_json(&report);
     else if (ok) prune_print_text(&report);
     for (int i = 0; i < 2; i++) nn_file_lock_free(&locks[i]);

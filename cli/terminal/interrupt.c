@@ -11,7 +11,7 @@ static volatile sig_atomic_t *volatile soft; /* where the first signal is stored
 
 static bool redraws; /* standard error is a terminal where a line can be erased */
 
-static void say(const char *text, size_t length)
+static void write_message(const char *text, size_t length)
 {
     ssize_t written = write(STDERR_FILENO, text, length);
     (void)written; /* there is nobody to tell */
@@ -27,9 +27,9 @@ static void on_signal(int number)
     }
     bool by_key = number == SIGINT;
     nn_replacement_abandon();
-    if (redraws) say(erase, sizeof erase - 1); /* a line of progress, and the terminal's ^C */
-    if (by_key) say(interrupted, sizeof interrupted - 1);
-    else say(terminated, sizeof terminated - 1);
+    if (redraws) write_message(erase, sizeof erase - 1); /* a line of progress, and the terminal's ^C */
+    if (by_key) write_message(interrupted, sizeof interrupted - 1);
+    else write_message(terminated, sizeof terminated - 1);
     _exit(interrupt_status(number));
 }
 

@@ -64,7 +64,7 @@ void progress_time(char *out, size_t room, double seconds)
 /* ---- The line ---------------------------------------------------------------------------------------------------- */
 
 /* With a single write, so that it does not flicker. The lock is held. */
-static void draw(double taken)
+static void draw_line(double taken)
 {
     char back[200], time[40], bar[4 * BAR + 1] = "", text[LINE];
     long long done = atomic_load(&line.done), all = atomic_load(&line.all);
@@ -102,7 +102,7 @@ static void *redraw(void *unused)
         if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
         pthread_cond_timedwait(&line.wake, &line.lock, &until);
         double taken = now() - line.begun;
-        if (!line.ends && taken >= quiet) draw(taken);
+        if (!line.ends && taken >= quiet) draw_line(taken);
     }
     pthread_mutex_unlock(&line.lock);
     return NULL;

@@ -12,7 +12,7 @@ enum { TRAIN, HELD, LINES };
 static double error_rate(double correct, double images) { return (images > correct ? images - correct : 0.5) / images; }
 
 /* NAN if nothing was measured. */
-static double value_of(const mha_epoch_info *e, chart_scale scale, int line)
+static double point_value(const mha_epoch_info *e, chart_scale scale, int line)
 {
     mha_score trained = {e->examples, e->correct, e->loss}, s = line == TRAIN ? trained : e->held_out;
     if (s.count <= 0) return NAN;
@@ -21,11 +21,11 @@ static double value_of(const mha_epoch_info *e, chart_scale scale, int line)
 }
 
 /* Fills points (LINES,count) and the series. */
-static void fill(chart_series *series, chart_point *points, const train_curves *c, chart_scale scale)
+static void fill_series(chart_series *series, chart_point *points, const train_curves *c, chart_scale scale)
 {
     for (int line = 0; line < LINES; line++, points += c->count) {
         for (int64_t n = 0; n < c->count; n++)
-            points[n] = (chart_point){(double)(n + 1) * c->each, value_of(&c->parts[n], scale, line)};
+            points[n] = (chart_point){(double)(n + 1) * c->each, point_value(&c->parts[n], scale, line)};
         series[line] = (chart_series){.name = line == TRAIN ? "training" : "held out",
                                       .colour = line == TRAIN ? CHART_ORANGE : CHART_BLUE,
                                       .points = points,
@@ -33,7 +33,7 @@ static void fill(chart_series *series, chart_point *points, const train_curves *
     }
 }
 
-static void describe(const train_curves *c, char *headline, size_t headline_size, char *about, size_t about_size)
+static void describe_run(const train_curves *c, char *headline, size_t headline_size, char *about, size_t about_size)
 {
     const char *patch = mha_recipe_get(c->recipe, "patch"), *synthetic = c->synthetic ? "synthetic " : "";
     if (c->test)
@@ -59,13 +59,13 @@ bool curves_write(const char *path, const train_curves *c, char *error, size_t e
         snprintf(error, error_size, "%s: out of memory", path);
         return false;
     }
-    describe(c, headline, sizeof headline, about, sizeof about);
+    describe_run(c, headline, sizeof headline, about, sizeof about);
     if (c->info->held_out)
         snprintf(note, sizeof note,
                  "Training: measured during training, on augmented images. Held out: images not trained on%s.",
                  c->info->averaged ? ", with averaged weights" : "");
-    fill(series[0], points, c, CHART_VALUES);
-    fill(series[1], points + LINES * c->count, c, CHART_ERRORS);
+    fill_series(series[0], points, c, CHART_VALUES);
+    fill_series(series[1], points + LINES * c->count, c, CHART_ERRORS);
     chart_panel loss = {.title = "Loss, on a log scale",
                         .x_label = "epoch",
                         .left = c->each < 1 ? 0 : 1,

@@ -33,7 +33,7 @@ static volatile sig_atomic_t stopped;
 
 /* ---- Output files ----------------------------------------------------------------------------------------------- */
 
-static void say(loop *l, const char *what, const char *then)
+static void print_note(loop *l, const char *what, const char *then)
 {
     train_progress_clear(&l->view);
     cli_error("%s%s", what, then);
@@ -42,10 +42,10 @@ static void say(loop *l, const char *what, const char *then)
 /* After an error with the checkpoint. If another process has replaced it, the run cannot be resumed. */
 static void say_unsaved(loop *l, const char *then)
 {
-    say(l, cli_reason(l->s->ctx), mha_checkpoint_is_lost(l->s->file) ? "" : then);
+    print_note(l, cli_reason(l->s->ctx), mha_checkpoint_is_lost(l->s->file) ? "" : then);
 }
 
-static bool save(loop *l)
+static bool save_checkpoint(loop *l)
 {
     const train_session *s = l->s;
     if (!mha_checkpoint_save(s->ctx, s->file, s->training)) return l->saved = true;
@@ -71,18 +71,18 @@ static bool write_curves(loop *l, const mha_score *test)
     return written;
 }
 
-static void draw(loop *l, const mha_score *test)
+static void draw_curves(loop *l, const mha_score *test)
 {
     if (!l->s->curves || l->curves_lost || write_curves(l, test)) return;
     l->curves_lost = true;
-    say(l, l->error, "; the curves are no longer updated");
+    print_note(l, l->error, "; the curves are no longer updated");
 }
 
-static void note(loop *l, bool written)
+static void check_log(loop *l, bool written)
 {
     if (written) return;
     l->log_lost = true;
-    say(l, l->error, "; the log is no longer written");
+    print_note(l, l->error, "; the log is no longer written");
 }
 
 /* ---- Epochs ----------------------------------------------------------------------------------------------------- */
@@ -117,7 +117,7 @@ static int diverged(loop *l, const char *what, double value, int64_t epoch, int6
 
 static int failed(loop *l)
 {
-    say(l, "train: ", cli_reason(l->s->ctx));
+    print_note(l, "train: ", cli_reason(l->s->ctx));
     return CLI_FAILED;
 }
 
@@ -132,9 +132,9 @@ static int end_epoch(loop *l, int64_t n)
     if (!isfinite(score.loss)) return diverged(l, "the held-out loss", score.loss, n, s->info.steps_per_epoch, e.rate);
     e = train_epoch(s->ctx, s->training, n);
     if (!s->sweep) train_progress_epoch(&l->view, n, &e);
-    if (s->log && !l->log_lost) note(l, train_log_epoch(s, n, l->error, sizeof l->error));
-    draw(l, NULL);
-    return save(l) ? CLI_OK : CLI_USAGE;
+    if (s->log && !l->log_lost) check_log(l, train_log_epoch(s, n, l->error, sizeof l->error));
+    draw_curves(l, NULL);
+    return save_checkpoint(l) ? CLI_OK : CLI_USAGE;
 }
 
 /* ---- The end ---------------------------------------------------------------------------------------------------- */
@@ -143,7 +143,7 @@ static int interrupted(loop *l)
 {
     const mha_training_info *t = &l->s->info;
     long long epoch = l->step / t->steps_per_epoch, step = l->step % t->steps_per_epoch;
-    if ((step || !l->saved) && !save(l)) return CLI_USAGE; /* end_epoch has saved */
+    if ((step || !l->saved) && !save_checkpoint(l)) return CLI_USAGE; /* end_epoch has saved */
     const train_session *s = l->s;
     const char *data = s->data, *log = s->log, *curves = s->curves;
     train_progress_clear(&l->view);
@@ -197,8 +197,8 @@ static int finish(loop *l)
         end.seconds += e.seconds + e.other_seconds;
     }
     end.peak_kib = peak_kib();
-    if (s->log && !l->log_lost) note(l, train_log_end(s, &end, l->error, sizeof l->error));
-    draw(l, &end.test);
+    if (s->log && !l->log_lost) check_log(l, train_log_end(s, &end, l->error, sizeof l->error));
+    draw_curves(l, &end.test);
     if (!hand_over(l, &end)) return CLI_USAGE;
     if (mha_checkpoint_finish(s->ctx, s->file, s->training)) {
         say_unsaved(l, s->sweep ? "; free some space and repeat the command" : "; free some space and use --resume");

@@ -65,7 +65,7 @@ bool train_next_setting(const char **text, char key[TRAIN_WORD], char value[TRAI
 }
 
 /* `option` stands for the key in messages, with which those of mha_recipe_set begin. */
-static bool add(train_request *r, const char *option, const char *key, const char *value)
+static bool add_setting(train_request *r, const char *option, const char *key, const char *value)
 {
     size_t used = strlen(r->given), room = sizeof r->given - used;
     if (!begin_words()) return false;
@@ -81,7 +81,7 @@ static bool parse_key(const cli_given *given, void *r)
     char key[TRAIN_WORD];
     copy_word(key, given->row + 2, strlen(given->row + 2));
     for (char *dash = key; (dash = strchr(dash, '-'));) *dash = '_';
-    return add(r, given->name, key, given->value);
+    return add_setting(r, given->name, key, given->value);
 }
 
 static bool parse_type(const cli_given *given, void *r)
@@ -108,7 +108,7 @@ static bool parse_config(const cli_given *given, void *request)
     while (train_next_setting(&text, key, value)) {
         if (!mha_recipe_get(words, key)) return unknown_key(given->name, key);
         snprintf(option, sizeof option, "--config: %s", key);
-        if (!add(request, option, key, value)) return false;
+        if (!add_setting(request, option, key, value)) return false;
     }
     return true;
 }

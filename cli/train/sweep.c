@@ -160,7 +160,7 @@ static bool open_folder(work *w)
     return (is_there(w->json) ? sweep_file_read(&w->s, w->json) : is_free(w)) && has_room(w);
 }
 
-static bool save(const work *w)
+static bool save_results(const work *w)
 {
     char error[600];
     return sweep_file_write(&w->s, w->json, error, sizeof error) || cli_error("%s", error);
@@ -199,7 +199,7 @@ static void say_run(const work *w, int64_t n)
 }
 
 /* The results of the current run. */
-static bool measure(const work *w, mha_training *training, const train_end *end, sweep_run *run)
+static bool measure_run(const work *w, mha_training *training, const train_end *end, sweep_run *run)
 {
     mha_training_info info = {.size = sizeof info};
     mha_epoch_info e = {.size = sizeof e};
@@ -230,12 +230,12 @@ static bool ended(void *arg, mha_training *training, const train_end *end)
     sweep_run run = {.done = true, .diverged = end->diverged};
     if (w->s.runs[w->run].done) return true; /* only its model had not been finished */
     for (int i = 0; i < SWEEP_NUMBERS; i++) run.numbers[i] = NAN;
-    if (!measure(w, training, end, &run)) return false;
+    if (!measure_run(w, training, end, &run)) return false;
     for (int i = 0; i < SWEEP_NUMBERS; i++) run.numbers[i] = rounded(run.numbers[i]);
     run.diverged = run.diverged || !isfinite(run.numbers[SWEEP_TRAIN_LOSS]);
     w->s.runs[w->run] = run;
     say_run(w, w->run);
-    return save(w);
+    return save_results(w);
 }
 
 /* Whether the checkpoint is one of this run: it has all settings of `fresh`, which has not begun. */
@@ -250,7 +250,7 @@ static bool is_own(const work *w, const mha_recipe *from, const mha_recipe *fres
 }
 
 /* Continues from the checkpoint of the run, if there is one. */
-static bool resume(const work *w, train_session *t)
+static bool resume_run(const work *w, train_session *t)
 {
     mha_training *resumed;
     if (!is_there(w->path)) return true;
@@ -287,7 +287,7 @@ static int train_run(work *w, int64_t n)
     t.info.size = sizeof t.info;
     if (!find_path(w, n)) return CLI_USAGE;
     if (mha_checkpoint_claim(w->ctx, &t.file, w->path)) fail(w);
-    else if ((t.training = make_training(w, n)) && resume(w, &t)) {
+    else if ((t.training = make_training(w, n)) && resume_run(w, &t)) {
         if (mha_training_about(w->ctx, t.training, &t.info)) refuse(w);
         else status = train_loop(&t);
     }
@@ -320,14 +320,14 @@ static void say_begin(const work *w)
                 s->count == 1 ? " is" : "s are");
 }
 
-static int run(work *w)
+static int run_sweep(work *w)
 {
     char error[600];
     const train_request *r = w->s.request;
     if (!(w->ctx = cli_context_of((int)r->threads)) || !check_folder(w)) return CLI_USAGE;
     if (!(w->set = data_open(w->ctx, r->data, false))) return CLI_USAGE;
     w->about = data_about(w->ctx, w->set);
-    if (!make_plan(w) || !open_folder(w) || (!is_there(w->json) && !save(w))) return CLI_USAGE;
+    if (!make_plan(w) || !open_folder(w) || (!is_there(w->json) && !save_results(w))) return CLI_USAGE;
     say_begin(w);
     int status = train_all(w);
     if (status != CLI_OK && status != CLI_FAILED) return status;
@@ -349,7 +349,7 @@ int sweep_train(const train_request *r)
         return CLI_USAGE;
     }
     w->s.request = r;
-    int status = run(w);
+    int status = run_sweep(w);
     nn_file_lock_free(&w->lock);
     if (w->folder_made && status) rmdir(r->out); /* only if nothing has been written */
     mha_recipe_free(w->s.recipe);

@@ -123,7 +123,7 @@ static void free_room(drawing *d)
     free(d->names);
 }
 
-static void fill(chart_panel out[PANELS], drawing *d, const sweep *s)
+static void fill_panels(chart_panel out[PANELS], drawing *d, const sweep *s)
 {
     int last = s->request->axis_count - 1;
     fill_axis(d, s);
@@ -186,7 +186,7 @@ static void describe_models(char about[ABOUT], const sweep *s)
 }
 
 /* The headline names the best combination; a long name has the first line below it. */
-static void describe(chart *c, const sweep *s, char text[3][ABOUT])
+static void describe_sweep(chart *c, const sweep *s, char text[3][ABOUT])
 {
     enum { HEADLINE = 78 }; /* characters that fit */
     char name[SWEEP_NAME];
@@ -225,8 +225,8 @@ bool sweep_chart_write(const sweep *s, const char *path, char *error, size_t err
                  (long long)s->seeds, loss);
     bool written = make_room(&d, s);
     if (written) {
-        fill(out, &d, s);
-        describe(&picture, s, text);
+        fill_panels(out, &d, s);
+        describe_sweep(&picture, s, text);
         written = chart_write(path, &picture, error, error_size);
     } else snprintf(error, error_size, "%s: out of memory", path);
     free_room(&d);

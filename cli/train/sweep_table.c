@@ -52,7 +52,7 @@ static void write_numbers(char out[ROW], const sweep *s, int64_t n, bool paramet
     if (parameters) snprintf(out + used, (size_t)(ROW - used), "%12s", sweep_thousands(many, s->parameters[n]));
 }
 
-static void say_what(const sweep *s)
+static void print_setting(const sweep *s)
 {
     char parameters[SWEEP_DIGITS] = "", name[40] = "";
     const mha_recipe *r = s->recipe;
@@ -98,7 +98,7 @@ void sweep_table_print(const sweep *s)
     for (int i = 0; i < r->axis_count; i++) keys += key_width(&r->axes[i]);
     bool apart = keys + numbers > COLUMNS;
     if (apart) keys = 0;
-    say_what(s);
+    print_setting(s);
     printf("%*s%26s%19s%15s\n", keys, "", "test accuracy       ", "loss       ", "ms per image");
     for (int i = 0; !apart && i < r->axis_count; i++) printf("%*s", key_width(&r->axes[i]), r->axes[i].key);
     printf("%10s %15s%9s%10s%8s%7s%s\n", "mean  ", "min .. max  ", "training", "held out", "train", "test",

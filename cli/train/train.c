@@ -61,7 +61,7 @@ static bool agrees(const making *m, const mha_recipe *from)
     return good;
 }
 
-static bool resume(making *m)
+static bool resume_run(making *m)
 {
     const train_request *r = m->request;
     if (access(r->out, F_OK) != 0 && errno == ENOENT)
@@ -70,7 +70,7 @@ static bool resume(making *m)
     return agrees(m, mha_checkpoint_recipe(m->session.file));
 }
 
-static bool begin(making *m)
+static bool begin_run(making *m)
 {
     const train_request *r = m->request;
     struct stat about;
@@ -184,7 +184,7 @@ static bool has_room(const train_session *s)
     return output_fits(s->out, s->info.checkpoint_bytes) && output_fits(s->curves, OUTPUT_CURVES);
 }
 
-static bool claim(making *m)
+static bool claim_checkpoint(making *m)
 {
     train_session *s = &m->session;
     if (!(s->ctx = cli_context_of((int)m->request->threads))) return false;
@@ -196,8 +196,8 @@ int train_one(const train_request *r)
     int status = CLI_USAGE;
     making m = {.request = r, .session = {.out = r->out}};
     train_session *s = &m.session;
-    if (claim(&m) && (r->resume ? resume(&m) : begin(&m)) && place_files(&m) && open_data(&m) && make_training(&m) &&
-        has_room(s)) {
+    if (claim_checkpoint(&m) && (r->resume ? resume_run(&m) : begin_run(&m)) && place_files(&m) && open_data(&m) &&
+        make_training(&m) && has_room(s)) {
         note_unnamed(&m);
         status = train_loop(s);
     }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static size_t spaces(const char *text, size_t length)
+static size_t count_spaces(const char *text, size_t length)
 {
     size_t n = 0;
     while (n < length && text[n] == ' ') n++;
@@ -12,7 +12,7 @@ static size_t spaces(const char *text, size_t length)
 
 bool transcribe_show(const char *text, size_t length, bool *begun)
 {
-    size_t skip = *begun ? 0 : spaces(text, length);
+    size_t skip = *begun ? 0 : count_spaces(text, length);
     if (skip < length) *begun = true;
     return length == skip || language_show(text + skip, length - skip);
 }
@@ -49,7 +49,7 @@ static void put_file(nn_buffer *out, const transcribe_file *f)
     for (int64_t n = 0; n < f->prompt.count; n++) nn_buffer_printf(out, n ? ", %d" : "%d", f->prompt.tokens[n]);
     nn_buffer_puts(out, "],\n     \"text\": ");
     for (int64_t n = 0; n < f->count; n++) nn_buffer_put(&all, f->windows[n].text.bytes, f->windows[n].text.size);
-    size_t skip = spaces(all.bytes, all.size);
+    size_t skip = count_spaces(all.bytes, all.size);
     language_quote(out, all.size ? all.bytes + skip : "", all.size - skip);
     nn_buffer_puts(out, ",\n     \"windows\": [");
     for (int64_t n = 0; n < f->count; n++) put_window(out, &f->windows[n], n == 0);

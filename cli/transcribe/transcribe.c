@@ -94,7 +94,7 @@ static bool start_prompt(job *j, transcribe_file *f)
            cli_refuse("%s: %s", j->r->model, cli_reason(j->ctx));
 }
 
-static bool transcribe(job *j, transcribe_file *f)
+static bool transcribe_file_of(job *j, transcribe_file *f)
 {
     int64_t count, window = j->about.frames * MHA_SPEECH_HOP;
     const float *samples = mha_sound_samples(f->sound, &count);
@@ -140,7 +140,7 @@ static bool transcribe_all(job *j)
 {
     double begin = cli_clock();
     for (int n = 0; n < j->r->files.count; n++)
-        if (!transcribe(j, &j->files[n])) return false;
+        if (!transcribe_file_of(j, &j->files[n])) return false;
     j->times.seconds = cli_clock() - begin;
     if (j->r->json && !transcribe_print_json(j->r, j->files, &j->times)) return false;
     if (!j->r->quiet) fflush(stdout), transcribe_print_times(&j->times);

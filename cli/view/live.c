@@ -33,7 +33,7 @@ static void parcel_free(parcel *p)
 /* ---- Files ------------------------------------------------------------------------------------------------------ */
 
 /* Adds the file `name` of a folder, once, if it is there. Returns whether it is. */
-static bool add(parcel *p, const char *to, const char *folder, const char *name)
+static bool add_file(parcel *p, const char *to, const char *folder, const char *name)
 {
     struct stat about;
     char path[PATH];
@@ -65,14 +65,14 @@ static bool ends_with(const char *name, const char *ending)
 }
 
 /* Adds the files of a folder with that ending, without tokenizers. Returns how many there are; `last` gets the name of one. */
-static int add_all(parcel *p, const char *folder, const char *ending, char last[PATH])
+static int add_files_ending(parcel *p, const char *folder, const char *ending, char last[PATH])
 {
     int count = 0;
     DIR *dir = opendir(folder);
     p->no_memory = p->no_memory || (!dir && errno == ENOMEM);
     for (const struct dirent *e; dir && (e = readdir(dir));) {
         if (!ends_with(e->d_name, ending) || !strcmp(e->d_name, "tokenizer.bin")) continue;
-        if (!add(p, "model", folder, e->d_name)) continue;
+        if (!add_file(p, "model", folder, e->d_name)) continue;
         count++;
         snprintf(last, PATH, "%s", e->d_name);
     }
@@ -87,14 +87,16 @@ static bool take_model(parcel *p, const char *path)
     char folder[PATH], name[PATH] = "";
     bool is_folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
     const char *in = is_folder ? path : folder_of(folder, path);
-    bool config = add(p, "model", in, "config.json");
+    bool config = add_file(p, "model", in, "config.json");
     snprintf(p->model, sizeof p->model, "model");
     if (is_folder && config) {
-        add(p, "model", in, "generation_config.json");
-        if (add(p, "model", in, "model.safetensors")) return true;
-        return add(p, "model", in, "model.safetensors.index.json") && add_all(p, in, ".safetensors", name);
+        add_file(p, "model", in, "generation_config.json");
+        if (add_file(p, "model", in, "model.safetensors")) return true;
+        return add_file(p, "model", in, "model.safetensors.index.json") &&
+               add_files_ending(p, in, ".safetensors", name);
     }
-    if (is_folder ? add_all(p, in, ".bin", name) != 1 : !add(p, "model", in, view_title(path))) return false;
+    if (is_folder ? add_files_ending(p, in, ".bin", name) != 1 : !add_file(p, "model", in, view_title(path)))
+        return false;
     snprintf(p->model, sizeof p->model, "model/%.3000s", is_folder ? name : view_title(path));
     return true;
 }
@@ -108,11 +110,11 @@ static bool take_tokenizer(parcel *p, int side, mha_context *ctx, const mha_toke
     char folder[PATH];
     if (!tokenizer || mha_tokenizer_about(ctx, tokenizer, &about) || !about.file) return false;
     const char *in = folder_of(folder, about.file), *name = view_title(about.file);
-    for (size_t n = 0; n < sizeof beside / sizeof *beside; n++) add(p, "tokenizer", in, beside[n]);
+    for (size_t n = 0; n < sizeof beside / sizeof *beside; n++) add_file(p, "tokenizer", in, beside[n]);
     for (size_t n = 0; !ends_with(name, "tokenizer.json") && n < sizeof parts / sizeof *parts; n++)
-        add(p, "tokenizer", in, parts[n]);
+        add_file(p, "tokenizer", in, parts[n]);
     snprintf(p->tokenizers[side], PATH, "tokenizer/%.3000s", name);
-    return add(p, "tokenizer", in, name);
+    return add_file(p, "tokenizer", in, name);
 }
 
 /* ---- The object ------------------------------------------------------------------------------------------------- */

@@ -129,7 +129,7 @@ static bool take_sound(scene *s)
 /* Whether there is a map of an attention: an encoder of audio has too many frames for one. */
 static bool is_shown(const scene *s, const mha_model_attention *a) { return a->decoder || !s->texts.frames; }
 
-static bool run(scene *s)
+static bool run_model(scene *s)
 {
     const mha_model *m = s->texts.model;
     int64_t count = mha_model_attention_count(m), all = 0;
@@ -160,7 +160,7 @@ static bool run(scene *s)
 }
 
 /* What the heads attend to in this text, and in repeated random tokens. */
-static bool describe(scene *s)
+static bool describe_heads(scene *s)
 {
     mha_text_options o = MHA_TEXT_DEFAULTS;
     mha_text_head h = {.size = sizeof h};
@@ -292,8 +292,8 @@ bool view_text_write(const view_text *v, mha_context *ctx, mha_model *model, siz
     texts_from from = {
         .model = v->file, .tokenizer = v->tokenizer, .lines = 1, .new_tokens = NEW_TOKENS, .audio = v->audio != NULL};
     bool ok = texts_open(&s.texts, ctx, model, &from) &&
-              (v->audio ? take_sound(&s) : take_tokens(&s, model_about(ctx, model).decoder_only)) && run(&s) &&
-              describe(&s) && put_object(&data, &s, &runs);
+              (v->audio ? take_sound(&s) : take_tokens(&s, model_about(ctx, model).decoder_only)) && run_model(&s) &&
+              describe_heads(&s) && put_object(&data, &s, &runs);
     view_module engine = runs ? VIEW_TEXT_ENGINE : VIEW_NO_ENGINE;
     if (ok && !view_page_write(v->page, view_title(v->file), &data, engine, bytes, error, sizeof error))
         ok = cli_error("%s", error);

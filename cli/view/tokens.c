@@ -78,7 +78,8 @@ static bool from_json(list *l, const view_weights *w, const char *key, const cha
 /* ---- Axes ------------------------------------------------------------------------------------------------------- */
 
 /* Assigns a list to the axes whose length it has. Prints an error and returns false if it fits none. */
-static bool keep(view_tokens *t, int slot, list *l, const view_weights *w, bool queries, bool keys, const char *origin)
+static bool keep_tokens(view_tokens *t, int slot, list *l, const view_weights *w, bool queries, bool keys,
+                        const char *origin)
 {
     bool fits_queries = queries && l->count == w->queries, fits_keys = keys && l->count == w->keys;
     t->bytes[slot] = l->bytes;
@@ -97,14 +98,14 @@ static bool keep_metadata(view_tokens *t, int slot, const view_weights *w, const
     const char *text = nn_safetensors_metadata(w->file, key);
     if (!text) return true;
     snprintf(origin, sizeof origin, "%s: metadata \"%s\"", w->path, key);
-    return from_json(&l, w, key, text) && keep(t, slot, &l, w, queries, keys, origin);
+    return from_json(&l, w, key, text) && keep_tokens(t, slot, &l, w, queries, keys, origin);
 }
 
 bool view_tokens_read(view_tokens *t, const view_weights *w)
 {
     list l;
     *t = (view_tokens){0};
-    if (w->token_file) return from_lines(&l, w->token_file) && keep(t, 0, &l, w, true, true, w->token_file);
+    if (w->token_file) return from_lines(&l, w->token_file) && keep_tokens(t, 0, &l, w, true, true, w->token_file);
     if (nn_safetensors_metadata(w->file, "tokens")) return keep_metadata(t, 0, w, "tokens", true, true);
     return keep_metadata(t, 0, w, "query_tokens", true, false) && keep_metadata(t, 1, w, "key_tokens", false, true);
 }

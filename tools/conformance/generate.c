@@ -36,8 +36,8 @@ static bool is_answer(const nn_safetensors_tensor *want, const nn_safetensors_te
 
 /* New tokens of sequence b against the columns of the answer from `from` on. Behind its end, which both have, the answer is
  * filled up with one token. */
-static bool compare(model_case *c, const char *name, mha_generated q, const nn_safetensors_tensor *want, int64_t b,
-                    int64_t from)
+static bool compare_tokens(model_case *c, const char *name, mha_generated q, const nn_safetensors_tensor *want,
+                           int64_t b, int64_t from)
 {
     int64_t columns = want->shape[1], count = q.count - q.prompt;
     for (int64_t n = 0; n < columns - from; n++) {
@@ -63,7 +63,7 @@ static bool check(model_case *c, const char *name, const mha_generation_inputs *
         good = model_case_fail(c, "%s: %s", name, mha_context_error(c->ctx));
     for (int64_t b = 0; good && b < in->count; b++)
         if (is_answer(want, c->pair ? NULL : mask, b, from))
-            good = compare(c, name, mha_generation_get(g, b), want, b, from);
+            good = compare_tokens(c, name, mha_generation_get(g, b), want, b, from);
         else c->unanswered++;
     mha_generation_free(g);
     return good;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool join(char *out, size_t room, const char *folder, const char *name, const char *file)
+static bool join_path(char *out, size_t room, const char *folder, const char *name, const char *file)
 {
     int n = strcmp(name, ".") == 0 ? snprintf(out, room, "%s/%s", folder, file)
                                    : snprintf(out, room, "%s/%s/%s", folder, name, file);
@@ -19,8 +19,8 @@ static bool join(char *out, size_t room, const char *folder, const char *name, c
 bool conformance_is_model(const char *folder, const char *name)
 {
     char config[4096], expected[4096];
-    return join(config, sizeof config, folder, name, "config.json") &&
-           join(expected, sizeof expected, folder, name, "expected.safetensors") && access(config, F_OK) == 0 &&
+    return join_path(config, sizeof config, folder, name, "config.json") &&
+           join_path(expected, sizeof expected, folder, name, "expected.safetensors") && access(config, F_OK) == 0 &&
            access(expected, F_OK) == 0;
 }
 
@@ -51,8 +51,8 @@ static bool is_padding(const model_case *c, int64_t b, int64_t t) { return c->le
 
 /* Compares `got`, laid out as the tensor, whose rows of `width` numbers belong to (b,t) in groups of `heads`: within 2e-5
  * of the largest number. */
-static bool compare(model_case *c, const char *name, const float *got, int64_t B, int64_t heads, int64_t T,
-                    int64_t width, bool padded)
+static bool compare_numbers(model_case *c, const char *name, const float *got, int64_t B, int64_t heads, int64_t T,
+                            int64_t width, bool padded)
 {
     const nn_safetensors_tensor *want = model_case_tensor(c, name);
     double most = 0, worst = 0;
@@ -118,8 +118,8 @@ static bool compare_maps(model_case *c, const results *r)
                            : a.decoder ? "decoder_attentions"
                                        : "encoder_attentions";
         snprintf(name, sizeof name, "%s.%lld", kind, (long long)a.block);
-        if (!compare(c, name, r->map + r->sizes[n], c->B, a.heads, c->T[a.decoder], c->T[a.decoder && !a.cross],
-                     !a.decoder || !c->pair))
+        if (!compare_numbers(c, name, r->map + r->sizes[n], c->B, a.heads, c->T[a.decoder], c->T[a.decoder && !a.cross],
+                             !a.decoder || !c->pair))
             return false;
     }
     return true;
@@ -154,10 +154,11 @@ static bool compare_all(model_case *c, const results *r)
     if (!compare_maps(c, r)) return false; /* first, since the first of them to differ says where */
     if (c->pair) {
         const float *rest = r->encoder_hidden + c->encoder_depth * c->B * c->T[0] * c->encoder_width;
-        if (!compare(c, "encoder_hidden", rest, c->B, 1, c->T[0], c->encoder_width, true)) return false;
-    } else if (model_case_tensor(c, "hidden") && !compare(c, "hidden", hidden, c->B, 1, c->T[last], c->width, true))
+        if (!compare_numbers(c, "encoder_hidden", rest, c->B, 1, c->T[0], c->encoder_width, true)) return false;
+    } else if (model_case_tensor(c, "hidden") &&
+               !compare_numbers(c, "hidden", hidden, c->B, 1, c->T[last], c->width, true))
         return false;
-    return compare(c, "logits", r->logits, c->B, 1, rows, c->classes, !c->pooled && !c->pair);
+    return compare_numbers(c, "logits", r->logits, c->B, 1, rows, c->classes, !c->pooled && !c->pair);
 }
 
 /* ---- Inputs ----------------------------------------------------------------------------------------------------- */
@@ -225,8 +226,8 @@ static bool run_forward(model_case *c)
 static bool run_case(model_case *c, const char *folder, const char *name)
 {
     char path[4096], expected[4096], error[400] = "";
-    if (!join(path, sizeof path, folder, name, "") ||
-        !join(expected, sizeof expected, folder, name, "expected.safetensors"))
+    if (!join_path(path, sizeof path, folder, name, "") ||
+        !join_path(expected, sizeof expected, folder, name, "expected.safetensors"))
         return model_case_fail(c, "the path is too long");
     nn_safetensors_open(&c->expected, expected, error, sizeof error);
     if (!c->expected) return model_case_fail(c, "%s", error);

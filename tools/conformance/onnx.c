@@ -170,7 +170,7 @@ bool onnx_float(onnx_case *c, const char *name, float *value)
 
 /* ---- Running ---------------------------------------------------------------------------------------------------- */
 
-static bool run(onnx_case *c)
+static bool run_operator(onnx_case *c)
 {
     const char *op = nn_safetensors_metadata(c->file, "op"), *opset = nn_safetensors_metadata(c->file, "opset");
     int64_t version;
@@ -188,7 +188,7 @@ onnx_result onnx_run(mha_context *ctx, const nn_safetensors *file)
 {
     onnx_result result = {0};
     onnx_case c = {.ctx = ctx, .file = file, .result = &result};
-    result.passed = run(&c);
+    result.passed = run_operator(&c);
     for (int i = 0; i < c.owned_count; i++) free(c.owned[i]);
     return result;
 }

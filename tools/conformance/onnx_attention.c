@@ -75,7 +75,7 @@ static void copy_rows(mha_tensor to, mha_tensor from, int64_t skip)
 }
 
 /* Concatenates past and `now` (B,G,T,D) into *all: the output, if requested. Without past or output, *all is `now`. */
-static bool join(onnx_case *c, int past_slot, int out_slot, int now_slot, mha_tensor now, mha_tensor *all)
+static bool append_to_past(onnx_case *c, int past_slot, int out_slot, int now_slot, mha_tensor now, mha_tensor *all)
 {
     const nn_safetensors_tensor *past = c->in[past_slot];
     nn_safetensors_dtype dtype = c->in[now_slot]->dtype;
@@ -182,8 +182,8 @@ static bool make_y(onnx_case *c, mha_tensor q, mha_tensor v, mha_tensor *y)
 }
 
 /* The call, on the context's device. Results are in the tensors that were given. */
-static bool call(onnx_case *c, mha_tensor y, mha_attention_extras extras, mha_tensor q, mha_tensor k, mha_tensor v,
-                 mha_attention_options options)
+static bool call_attention(onnx_case *c, mha_tensor y, mha_attention_extras extras, mha_tensor q, mha_tensor k,
+                           mha_tensor v, mha_attention_options options)
 {
     device_copies there = {.ctx = c->ctx};
     mha_tensor *const given[] = {&q, &k, &v, &options.mask, &options.bias, &options.key_lengths, &options.offsets};
@@ -216,7 +216,8 @@ bool onnx_attention(onnx_case *c)
         !onnx_heads(c, c->in[V], a.kv_heads, &v))
         return false;
     if (!c->in[PAST_KEY] != !c->in[PAST_VALUE]) return onnx_fail(c, "past_key and past_value must be given together");
-    if (!join(c, PAST_KEY, PRESENT_KEY, K, k, &all_k) || !join(c, PAST_VALUE, PRESENT_VALUE, V, v, &all_v))
+    if (!append_to_past(c, PAST_KEY, PRESENT_KEY, K, k, &all_k) ||
+        !append_to_past(c, PAST_VALUE, PRESENT_VALUE, V, v, &all_v))
         return false;
     int64_t keys = all_k.size[2];
     if (!set_visibility(c, &a, q.size[0], keys, keys - k.size[2], &options) || !make_y(c, q, v, &y)) return false;
@@ -227,6 +228,6 @@ bool onnx_attention(onnx_case *c)
     }
     options.scale = a.scale;
     options.softcap = a.softcap;
-    if (!call(c, y, extras, q, all_k, all_v, options)) return false;
+    if (!call_attention(c, y, extras, q, all_k, all_v, options)) return false;
     return compare_all(c, y, all_k, all_v, extras.scores);
 }

@@ -12,7 +12,8 @@ static const char *const outputs[] = {"output", NULL};
 static const char *const attributes[] = {"interleaved", "num_heads", "rotary_embedding_dim", NULL};
 
 /* The call, on the context's device. The result is in the tensor that was given. */
-static bool call(onnx_case *c, mha_tensor out, mha_tensor x, mha_tensor cos, mha_tensor sin, mha_rotary_options options)
+static bool call_rotary(onnx_case *c, mha_tensor out, mha_tensor x, mha_tensor cos, mha_tensor sin,
+                        mha_rotary_options options)
 {
     device_copies there = {.ctx = c->ctx};
     device_give(&there, &x);
@@ -47,5 +48,5 @@ bool onnx_rotary(onnx_case *c)
     options.width = width;
     if (input->rank == 3)
         out = mha_tensor_swap(mha_tensor_4d(out.data, out.type, x.size[0], x.size[2], x.size[1], x.size[3]), 1, 2);
-    return call(c, out, x, cos, sin, options) && onnx_compare(c, 0, out.data);
+    return call_rotary(c, out, x, cos, sin, options) && onnx_compare(c, 0, out.data);
 }

@@ -12,7 +12,7 @@
 
 enum { MOST = 1 << 28 }; /* bytes of cases.json */
 
-static bool join(char *out, size_t room, const char *folder, const char *name, const char *file)
+static bool join_path(char *out, size_t room, const char *folder, const char *name, const char *file)
 {
     bool inside = strcmp(name, ".") != 0;
     int n = snprintf(out, room, "%s%s%s%s%s", folder, inside ? "/" : "", inside ? name : "", *file ? "/" : "", file);
@@ -22,7 +22,7 @@ static bool join(char *out, size_t room, const char *folder, const char *name, c
 bool conformance_is_tokenizer(const char *folder, const char *name)
 {
     char cases[4096];
-    return join(cases, sizeof cases, folder, name, "cases.json") && access(cases, F_OK) == 0;
+    return join_path(cases, sizeof cases, folder, name, "cases.json") && access(cases, F_OK) == 0;
 }
 
 /* One case: where its values lie in cases.json. */
@@ -182,7 +182,7 @@ void conformance_run_tokenizer(mha_context *ctx, const char *folder, const char 
     size_t size = 0;
     runner r = {.ctx = ctx};
     char *text = NULL;
-    if (join(path, sizeof path, folder, name, "cases.json"))
+    if (join_path(path, sizeof path, folder, name, "cases.json"))
         nn_source_text(&text, path, MOST, &size, error, sizeof error);
     if (text) {
         r.scratch = malloc(size + 1);
@@ -192,7 +192,7 @@ void conformance_run_tokenizer(mha_context *ctx, const char *folder, const char 
     if (!r.scratch || !r.second || !r.decoded) {
         cli_print(stdout, "FAILED  %s\n        %s\n", name, error);
         count->failed++;
-    } else if (!join(path, sizeof path, folder, name, "") || mha_tokenizer_open(ctx, &r.tokenizer, path, NULL)) {
+    } else if (!join_path(path, sizeof path, folder, name, "") || mha_tokenizer_open(ctx, &r.tokenizer, path, NULL)) {
         cli_print(stdout, "FAILED  %s\n", name);
         cli_print(stdout, "        %s\n", mha_context_error(ctx));
         count->failed++;
