@@ -46,11 +46,11 @@ if(MHA_COMMAND)
   target_compile_definitions(test_cli PRIVATE "MARKER=\"$<TARGET_FILE:mha_marker>\"")
   add_dependencies(test_cli mha_marker)
   # They open a terminal, which is in POSIX's extension alone.
-  set_source_files_properties(cli/test_train_command.c cli/test_prune_command.c cli/text/test_progress.c PROPERTIES COMPILE_DEFINITIONS _XOPEN_SOURCE=700)
+  set_source_files_properties(cli/train/test_train_command.c cli/prune/test_prune_command.c cli/terminal/test_progress.c PROPERTIES COMPILE_DEFINITIONS _XOPEN_SOURCE=700)
   # What draws is compiled into its test.
   set(draw chart flow flow_svg heads_draw heads_view markup picture scale term width)
   list(TRANSFORM draw REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/cli/draw/\\1.c")
-  mha_test(cli/draw host)
+  mha_test(cli/draw/draw host)
   target_sources(test_draw PRIVATE ${draw})
   target_include_directories(test_draw PRIVATE ${PROJECT_SOURCE_DIR})
   # Allocations and writes that fail, by a library that is preloaded (LD_PRELOAD) and calls the C library's allocator by

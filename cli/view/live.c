@@ -41,9 +41,8 @@ static bool add_file(parcel *p, const char *to, const char *folder, const char *
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) return false;
     for (int n = 0; n < p->count; n++)
         if (strcmp(p->paths[n], path) == 0 && strcmp(p->folders[n], to) == 0) return true;
-    if (p->count == FILES) return false;
-    p->paths[p->count] = strdup(path);
-    p->no_memory = p->no_memory || !p->paths[p->count];
+    if (p->count == FILES || p->no_memory) return false;
+    p->no_memory = !(p->paths[p->count] = strdup(path));
     if (p->no_memory) return false;
     p->folders[p->count++] = to;
     p->bytes += about.st_size;

@@ -4,7 +4,7 @@
 #define SMALL_VIT_H
 
 #include "data/augment.h"
-#include "command.h"
+#include "cli/command.h"
 #include "data/digits.h"
 #include "data/fit/fit.h"
 #include "families/vit_file.h"

@@ -5,6 +5,8 @@
 
 #include "support/harness.h"
 
+#include "cli/command.h"
+
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,7 +20,7 @@ static inline const char *on_terminal(const char *settings, const char *args)
     int terminal = posix_openpt(O_RDWR | O_NOCTTY);
     if (!expect(terminal >= 0 && !grantpt(terminal) && !unlockpt(terminal), "no terminal")) return "";
     int kept = open(ptsname(terminal), O_RDWR | O_NOCTTY); /* or there is nothing to read before the command opens it */
-    snprintf(line, sizeof line, "%s %s %s >out 2>'%s'", settings, COMMAND, args, ptsname(terminal));
+    snprintf(line, sizeof line, "%s %s %s >'%s' 2>'%s'", settings, COMMAND, args, in_folder("out"), ptsname(terminal));
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {

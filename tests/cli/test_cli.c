@@ -1,5 +1,5 @@
 /* The mha command as a person or a script meets it: help, slips, exit codes, one line an error; info. */
-#include "command.h"
+#include "cli/command.h"
 
 #include <mha.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* What `mha --generate` prints from the tables of options: completions, which bash runs here, and the manual page. */
-#include "command.h"
+#include "cli/command.h"
 
 /* Calls visit(command, option) for every option of every command that the completions of bash have. Returns how many. */
 static int for_each_option(void (*visit)(const char *command, const char *option))

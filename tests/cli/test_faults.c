@@ -8,9 +8,9 @@
  * MHA_SAMPLE=k chooses one in k of those, MHA_FAULTS=all makes every single one fail. */
 #include "train/checkpoint.h"
 #include "layer/file.h"
-#include "small_vit.h"
-#include "text/words.h"
-#include "transcribe/listener.h"
+#include "cli/small_vit.h"
+#include "cli/words.h"
+#include "cli/transcribe/listener.h"
 
 #include <dirent.h>
 #include "support/numbers.h"

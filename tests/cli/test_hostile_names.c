@@ -1,6 +1,6 @@
 /* Names that try to command a terminal, in every place that a command reads a name from: arguments, the environment,
  * files, folders, tensors, metadata, tokens. Whatever a command prints, nothing in it may be obeyed instead of shown. */
-#include "small_vit.h"
+#include "cli/small_vit.h"
 
 #include <sys/stat.h>
 

@@ -1,6 +1,6 @@
 /* mha generate: texts stream and are the same alone and in a batch, JSON has what the help says, stop strings and tokens end
  * texts, and every wrong use is one line. */
-#include "letters.h"
+#include "cli/generate/letters.h"
 
 static const char *model(void)
 {

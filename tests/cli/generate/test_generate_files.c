@@ -1,6 +1,6 @@
 /* mha generate and its files: a model of llama2.c by its folder, tokenizers that are missing or another model's, sequences
  * longer than the model was made for, and numbers that are not finite. */
-#include "letters.h"
+#include "cli/generate/letters.h"
 
 /* A model of llama2.c with one block of two heads, in a folder; its file has `bytes` fewer than it needs. */
 enum { TINY_BYTES = 7 * 4 + 4 * (30 * 8 + 8 + 4 * 64 + 8 + 3 * 64 + 8 + 16 * 4) };

@@ -2,7 +2,7 @@
  * and the cache, also if products round its weights to bfloat16. At most 1.15 of these: code, rows of a prompt, and scratch
  * of products. */
 #include "checkpoint.h"
-#include "letters.h"
+#include "cli/generate/letters.h"
 
 #include <sys/resource.h>
 

@@ -1,8 +1,8 @@
 /* mha heads --audio and mha view --audio: the heads of a model that reads audio are those of its decoder, with the numbers of
  * the maps that mha_model_run computes over what it transcribes; the page names frames by their time; and every wrong use is
  * one line. */
-#include "../page.h"
-#include "../transcribe/listener.h"
+#include "cli/page.h"
+#include "cli/transcribe/listener.h"
 
 #include <math.h>
 #include <mha_speech.h>

@@ -1,7 +1,7 @@
 /* mha heads --text: the table and the object have every head, in the order that was asked for; maps become pictures; pairs
  * have three tables; and every bad input is one line. */
-#include "../generate/letters.h"
-#include "../page.h"
+#include "cli/generate/letters.h"
+#include "cli/page.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* mha heads --relations: words, multiword tokens, empty nodes and coreference of CoNLL-U; every damaged file is one line. */
-#include "../generate/letters.h"
+#include "cli/generate/letters.h"
 
 static const char *model(void)
 {

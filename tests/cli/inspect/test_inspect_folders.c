@@ -1,7 +1,7 @@
 /* mha inspect of folders as `transformers` saves them: the tokenizer, tensors that are missing or left over, types and names of
  * the file, numbers that are shared; and that a model with gaps is not run. */
-#include "../generate/letters.h"
-#include "../page.h"
+#include "cli/generate/letters.h"
+#include "cli/page.h"
 
 #include <mha_model.h>
 

@@ -1,6 +1,6 @@
 /* Where a model is found: a folder of huggingface_hub's cache, the name of a model in that cache; and what is said of files and
  * folders that hold something else. */
-#include "../generate/letters.h"
+#include "cli/generate/letters.h"
 
 /* A folder of the test's own folder, made with those that it lies in. */
 static const char *make_folders(const char *path)

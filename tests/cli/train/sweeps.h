@@ -2,7 +2,7 @@
 #ifndef SWEEPS_H
 #define SWEEPS_H
 
-#include "cli/training.h"
+#include "cli/train/training.h"
 
 /* 100 images in 5 steps an epoch. */
 #define SMALL \

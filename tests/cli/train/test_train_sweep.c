@@ -1,7 +1,7 @@
 /* mha train --sweep: a run of a sweep is the run alone, the table and the files agree with the runs, and a sweep that
  * was stopped or killed trains only what is missing. */
 #include "cli/page.h"
-#include "sweeps.h"
+#include "cli/train/sweeps.h"
 
 #include <math.h>
 #include <signal.h>

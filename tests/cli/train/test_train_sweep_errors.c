@@ -1,5 +1,5 @@
 /* What mha train --sweep refuses: one line on standard error, exit 2, and no folder is made or changed. */
-#include "sweeps.h"
+#include "cli/train/sweeps.h"
 
 #include <mha_model.h>
 #include <time.h>

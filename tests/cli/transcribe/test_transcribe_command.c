@@ -1,6 +1,6 @@
 /* mha transcribe: texts of windows are those of the windows alone, JSON has what the help says, names of languages and tasks
  * become tokens, and every wrong use is one line. Whether texts are right: tests/families/speech.py. */
-#include "listener.h"
+#include "cli/transcribe/listener.h"
 
 #include <math.h>
 

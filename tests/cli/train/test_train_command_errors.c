@@ -4,7 +4,7 @@
 #include "data/digits.h"
 #include "model/image_examples.h"
 #include "train/presets.h"
-#include "training.h"
+#include "cli/train/training.h"
 
 /* Exit 2 and this line; no output where there was none, and an old one untouched. */
 static void refuse_at(int line, const char *args, const char *says)

@@ -1,8 +1,8 @@
 /* mha classify: answers and maps are those of the model, pictures of every kind come through, what is drawn fits the
  * screen with and without colour and UTF-8, the page is sound, and every bad input is one line. */
 #include "io/image.h"
-#include "page.h"
-#include "small_vit.h"
+#include "cli/page.h"
+#include "cli/small_vit.h"
 
 #include <sys/stat.h>
 

@@ -1,7 +1,7 @@
 /* mha view MODEL --text: the page has the tokens of the text, the weights of mha_model_run and words for every head; wrong
  * use is one line, and no page is written. tests/web looks at such pages in a browser. */
-#include "../generate/letters.h"
-#include "../page.h"
+#include "cli/generate/letters.h"
+#include "cli/page.h"
 
 #include <mha_model.h>
 

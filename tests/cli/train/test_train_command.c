@@ -1,8 +1,8 @@
 /* mha train: a model, a log and curves come of it, in the same bytes for any number of threads and however often the run
  * was stopped or killed on its way. */
-#include "training.h"
+#include "cli/train/training.h"
 
-#include "terminal.h"
+#include "cli/terminal.h"
 
 #include <fcntl.h>
 #include "support/numbers.h"

@@ -1,7 +1,7 @@
 /* mha prune: the smaller model is what it says, every other command reads it, and every bad input is one line. */
-#include "generate/letters.h"
-#include "small_vit.h"
-#include "terminal.h"
+#include "cli/generate/letters.h"
+#include "cli/small_vit.h"
+#include "cli/terminal.h"
 
 #include "inspect/prune.h"
 

@@ -1,7 +1,7 @@
 /* mha eval: the counts are those of the model asked image by image, the table fits the screen with and without colour,
  * a program can read it all, and every bad input is one line. */
 #include "support/numbers.h"
-#include "small_vit.h"
+#include "cli/small_vit.h"
 
 static const char settings[] = "LC_ALL=C NO_COLOR=1";
 

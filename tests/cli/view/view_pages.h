@@ -2,9 +2,9 @@
 #ifndef VIEW_PAGES_H
 #define VIEW_PAGES_H
 
-#include "page.h"
+#include "cli/page.h"
 #include "io/safetensors_write.h"
-#include "small_vit.h"
+#include "cli/small_vit.h"
 
 enum { PAGE_MOST = 3000000 };
 

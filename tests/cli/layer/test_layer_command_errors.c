@@ -1,5 +1,5 @@
 /* What `mha layer` refuses: one line on standard error, exit 2, and the output file stays what it was. */
-#include "command.h"
+#include "cli/command.h"
 #include "layer/file.h"
 #include "layer/notes.h"
 

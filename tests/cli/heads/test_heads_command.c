@@ -1,8 +1,8 @@
 /* mha heads: table and object say what the survey says, in the order that was asked for; maps become pictures, also
  * those of mha classify; and every bad input is one line. */
 #include "io/image.h"
-#include "page.h"
-#include "small_vit.h"
+#include "cli/page.h"
+#include "cli/small_vit.h"
 #include "inspect/survey.h"
 #include "model/image_examples.h"
 

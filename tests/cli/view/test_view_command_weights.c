@@ -1,7 +1,7 @@
 /* mha view --attention: weights of any type come through, pooled where they are many, with their statistics and their
  * tokens; and a batch is told from layers. */
 #include "support/numbers.h"
-#include "view_pages.h"
+#include "cli/view/view_pages.h"
 
 #include <fcntl.h>
 

@@ -1,5 +1,5 @@
 /* mha heads --roles: tables and object say what mha_roles_make says, in 80 columns. */
-#include "small_vit.h"
+#include "cli/small_vit.h"
 #include <mha_model.h>
 
 enum { HEADS = 4 };

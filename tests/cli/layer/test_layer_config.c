@@ -1,6 +1,6 @@
 /* The config.json beside a layer: what it says counts, what the command chose is told, and what contradicts it, or cannot
  * be done, is refused with one line. */
-#include "command.h"
+#include "cli/command.h"
 #include "io/safetensors_write.h"
 
 #include <stdarg.h>

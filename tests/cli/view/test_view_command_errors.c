@@ -1,6 +1,6 @@
 /* What `mha view` refuses: one line on standard error, exit 2, and the page stays what it was. */
 #include "io/image.h"
-#include "view_pages.h"
+#include "cli/view/view_pages.h"
 
 #include <sys/stat.h>
 

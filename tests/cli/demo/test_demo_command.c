@@ -1,6 +1,6 @@
 /* mha demo, on a handful of drawn digits: what it says, what it leaves, and what it refuses. */
-#include "page.h"
-#include "training.h"
+#include "cli/page.h"
+#include "cli/train/training.h"
 
 static const said *demo(const char *settings, const char *args)
 {

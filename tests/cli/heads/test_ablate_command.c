@@ -1,7 +1,7 @@
 /* Heads that are switched off: mha eval --without and mha heads --ablate have the numbers of the model whose columns of Wo
  * are zero; what mha classify --heads says that heads add to the logits adds up to them; every bad input is one line. */
-#include "page.h"
-#include "small_vit.h"
+#include "cli/page.h"
+#include "cli/small_vit.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* mha layer, from file to file: output, weights and gradients against the float64 oracle, for every kind of mask and
  * input; and every bad input, which is one line and leaves the output file alone. */
-#include "command.h"
+#include "cli/command.h"
 #include "layer.h"
 #include "layer/file.h"
 

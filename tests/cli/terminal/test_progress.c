@@ -1,6 +1,6 @@
 /* The line of progress on a terminal, and what a signal that ends the command leaves. */
 #include "cli/terminal.h"
-#include "words.h"
+#include "cli/words.h"
 
 /* A text that takes long: every token has a window of its own. */
 static const char *slow_model(void)

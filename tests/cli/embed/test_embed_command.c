@@ -1,6 +1,6 @@
 /* mha embed: vectors are the mean of the last hidden states or the row of the first token, the same alone and in a batch; the
  * answers of MiniLM; and every wrong use is one line. */
-#include "words.h"
+#include "cli/words.h"
 
 #include <math.h>
 

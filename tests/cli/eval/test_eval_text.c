@@ -1,5 +1,5 @@
 /* mha eval --text: the loss is that of the model's logits, in windows; and every wrong use is one line. */
-#include "words.h"
+#include "cli/words.h"
 
 #include <math.h>
 #include <mha_text.h>

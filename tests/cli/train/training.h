@@ -2,7 +2,7 @@
 #ifndef TRAINING_H
 #define TRAINING_H
 
-#include "command.h"
+#include "cli/command.h"
 
 #include <dirent.h>
 #include "io/safetensors.h"

@@ -2,7 +2,7 @@
  * needs nothing from elsewhere, and no name can break out of its place. */
 #include "support/numbers.h"
 #include "io/image.h"
-#include "view_pages.h"
+#include "cli/view/view_pages.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 /* mha fill: probabilities are those of the model's logits, for every mask of a text; and every wrong use is one line. */
-#include "words.h"
+#include "cli/words.h"
 
 #include <math.h>
 

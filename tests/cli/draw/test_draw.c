@@ -4,8 +4,8 @@
 #include "cli/draw/flow.h"
 #include "cli/draw/heads_draw.h"
 #include "cli/draw/markup.h"
-#include "page.h"
-#include "small_vit.h"
+#include "cli/page.h"
+#include "cli/small_vit.h"
 
 /* ---- Charts ----------------------------------------------------------------------------------------------------- */
 

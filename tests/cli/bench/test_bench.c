@@ -1,6 +1,6 @@
 /* mha bench: its options, the fields that programs read, what --save keeps, and the peers. Speed is not tested here,
  * nor the kernels; but a run fails by itself when its results differ from the oracle's or the peer's. */
-#include "command.h"
+#include "cli/command.h"
 #include "bench.h"
 
 #include <mha.h>
