@@ -14,40 +14,31 @@
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
-typedef struct request {
-    session_from from;
-    mha_data_part part;
-    const char *without; /* NULL if not given */
-    eval_text_request text;
-    bool json;
-    term_when when;
-} request;
-
 static const cli_word parts[] = {{"test", MHA_DATA_TEST}, {"train", MHA_DATA_TRAIN}, {NULL, 0}};
 
 #define OF_IMAGES(option) .excludes = "--text", .why = option " is for images"
 
 static const cli_option options[] = {
-    {"FILE", "FILE", MODEL_HELP ". It must have ten classes", CLI_TEXT(request, from.file), .noun = "model",
+    {"FILE", "FILE", MODEL_HELP ". It must have ten classes", CLI_TEXT(eval_request, from.file), .noun = "model",
      .required = true},
-    {DATA_ROW(DATA_TEST_HELP, request, from.folder), OF_IMAGES("--data")},
-    {"--part", "PART", "part of the data set:", CLI_CHOICE(request, part, parts), .preset = "test",
+    {DATA_ROW(DATA_TEST_HELP, eval_request, from.folder), OF_IMAGES("--data")},
+    {"--part", "PART", "part of the data set:", CLI_CHOICE(eval_request, part, parts), .preset = "test",
      OF_IMAGES("--part")},
     {"--without", "HEADS",
      "switch heads off: block.head, from 0, with commas; their output is zero, and nothing is trained again",
-     CLI_NAME(request, without)},
+     CLI_NAME(eval_request, without)},
     {"--text", "FILE", "score a text with a decoder such as GPT-2 or Llama ('-': standard input)",
-     CLI_NAME(request, text.text)},
-    {"--window", "N", "tokens that the model reads at once", CLI_NUMBER(request, text.window, 2, 1 << 24),
+     CLI_NAME(eval_request, text)},
+    {"--window", "N", "tokens that the model reads at once", CLI_NUMBER(eval_request, window, 2, 1 << 24),
      .otherwise = "as many as it was made for, at most 1024", .needs = "--text"},
     {"--stride", "N", "tokens from one window to the next, below the window",
-     CLI_NUMBER(request, text.stride, 1, 1 << 24), .otherwise = "half of it", .needs = "--text"},
-    {TOKENIZER_ROW(request, text.tokenizer), .needs = "--text"},
-    {CLI_DTYPE(request, from.type)},
-    {CLI_THREADS(request, from.threads)},
-    {CLI_COLOR(request, when)},
-    {MODEL_HEADS_ROW(MODEL_HEADS " --heads", request, from.heads), OF_IMAGES(MODEL_HEADS)},
-    {CLI_JSON(request, json)},
+     CLI_NUMBER(eval_request, stride, 1, 1 << 24), .otherwise = "half of it", .needs = "--text"},
+    {TOKENIZER_ROW(eval_request, tokenizer), .needs = "--text"},
+    {CLI_DTYPE(eval_request, from.type)},
+    {CLI_THREADS(eval_request, from.threads)},
+    {CLI_COLOR(eval_request, when)},
+    {MODEL_HEADS_ROW(MODEL_HEADS " --heads", eval_request, from.heads), OF_IMAGES(MODEL_HEADS)},
+    {CLI_JSON(eval_request, json)},
     CLI_END};
 
 /* ---- Counting --------------------------------------------------------------------------------------------------- */
@@ -106,7 +97,7 @@ static bool reads_images(const session *s)
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
-static int eval_images(const request *r)
+static int eval_images(const eval_request *r)
 {
     mha_data_part part = r->part;
     session s;
@@ -137,9 +128,8 @@ static int eval_images(const request *r)
 
 static int run_eval(void *asked)
 {
-    request *r = asked;
-    r->text.from = r->from, r->text.without = r->without, r->text.json = r->json;
-    return r->text.text ? eval_text(&r->text) : eval_images(r);
+    const eval_request *r = asked;
+    return r->text ? eval_text(r) : eval_images(r);
 }
 
 const cli_command eval_command = {
@@ -178,5 +168,5 @@ const cli_command eval_command = {
              "bits_per_byte, seconds, tokens_per_second (read, windows overlap), threads,\n"
              "isa, dtype.\n",
     .options = options,
-    .request_size = sizeof(request),
+    .request_size = sizeof(eval_request),
     .run = run_eval};

@@ -22,7 +22,7 @@ typedef struct scores {
 
 /* ---- Tokens ----------------------------------------------------------------------------------------------------- */
 
-static bool is_decoder(const eval_text_request *r, const mha_model_info *about)
+static bool is_decoder(const eval_request *r, const mha_model_info *about)
 {
     if (!about->vocabulary) return cli_refuse("%s: does not read text", r->from.file);
     if (about->decoder_only && about->causal && about->head && !about->pooled && about->classes >= about->vocabulary)
@@ -31,7 +31,7 @@ static bool is_decoder(const eval_text_request *r, const mha_model_info *about)
 }
 
 /* The ids of the text; NULL after an error. To be freed. */
-static int32_t *encode_text(scores *s, mha_context *ctx, const eval_text_request *r, const mha_tokenizer *tokenizer,
+static int32_t *encode_text(scores *s, mha_context *ctx, const eval_request *r, const mha_tokenizer *tokenizer,
                             const mha_model_info *about, const nn_buffer *text)
 {
     mha_encoding *e = NULL;
@@ -60,7 +60,7 @@ static int32_t *encode_text(scores *s, mha_context *ctx, const eval_text_request
     return NULL;
 }
 
-static bool choose_window(scores *s, const eval_text_request *r, const mha_model_info *about)
+static bool choose_window(scores *s, const eval_request *r, const mha_model_info *about)
 {
     int64_t most = about->positions;
     if (most && r->window > most)
@@ -113,9 +113,9 @@ static bool score_windows(scores *s, mha_context *ctx, mha_model *model, const i
 static double loss_of(const scores *s) { return s->loss / (double)s->scored; }
 static double bits_of(const scores *s) { return s->loss / (log(2) * (double)s->bytes); }
 static double speed_of(const scores *s) { return s->seconds > 0 ? (double)s->read / s->seconds : 0; }
-static const char *type_of(const eval_text_request *r) { return r->from.type == MHA_BFLOAT16 ? "bf16" : "f32"; }
+static const char *type_of(const eval_request *r) { return r->from.type == MHA_BFLOAT16 ? "bf16" : "f32"; }
 
-static bool print_text(const scores *s, const eval_text_request *r, const session *of, const bool *off)
+static bool print_text(const scores *s, const eval_request *r, const session *of, const bool *off)
 {
     enum { COLUMN = 17 };
     cli_print(stdout, "  model          %s\n", r->from.file);
@@ -147,7 +147,7 @@ static void put_off(nn_buffer *out, const session *of, const bool *off)
     nn_buffer_puts(out, "]");
 }
 
-static bool print_json(const scores *s, const eval_text_request *r, const session *of, const bool *off)
+static bool print_json(const scores *s, const eval_request *r, const session *of, const bool *off)
 {
     nn_buffer out = {0};
     nn_buffer_puts(&out, "{\n  \"model\": ");
@@ -166,7 +166,7 @@ static bool print_json(const scores *s, const eval_text_request *r, const sessio
     return language_put(&out);
 }
 
-int eval_text(const eval_text_request *r)
+int eval_text(const eval_request *r)
 {
     session of;
     mha_tokenizer *tokenizer = NULL;

@@ -4,15 +4,17 @@
 
 #include "cli/common/session.h"
 
-typedef struct eval_text_request {
+typedef struct eval_request {
     session_from from;
-    const char *text, *tokenizer; /* `text` is a file; `tokenizer` NULL: the one beside the model */
+    mha_data_part part;
     const char *without;          /* heads to switch off, as head_list_parse reads them; or NULL */
-    int64_t window, stride;       /* 0: as the model has positions; half the window */
+    const char *text, *tokenizer; /* a file with a text, NULL for images; NULL for the tokenizer beside the model */
+    int64_t window, stride;       /* of a text; 0: as the model has positions, and half the window */
     bool json;
-} eval_text_request;
+    term_when when;
+} eval_request;
 
 /* Scores the text and prints the result. Returns the exit code. */
-int eval_text(const eval_text_request *r);
+int eval_text(const eval_request *r);
 
 #endif

@@ -17,23 +17,6 @@
 
 /* ---- Arguments -------------------------------------------------------------------------------------------------- */
 
-typedef struct request {
-    session_from from;
-    const char *out; /* NULL if not given */
-    int64_t sample;  /* 0 for all */
-    int64_t importance_images;
-    bool ablate;
-    heads_sort sort;
-    maps_format format;
-    term_when when;
-    bool json;
-    bool roles;
-
-    /* Of a text model. */
-    const char *text, *audio, *target, *tokenizer, *relations;
-    int64_t window, seed;
-} request;
-
 static const cli_word sorts[] = {
     {"block", HEADS_BY_BLOCK},       {"worth", HEADS_BY_IMPORTANCE},  {"importance", HEADS_BY_IMPORTANCE},
     {"entropy", HEADS_BY_ENTROPY},   {"distance", HEADS_BY_DISTANCE}, {"induction", HEADS_BY_INDUCTION},
@@ -43,54 +26,56 @@ static const cli_word sorts[] = {
 #define OF_IMAGES(option) .excludes = READS, .why = option " is for models of images"
 
 static const cli_option options[] = {
-    {"FILE", "FILE", MODEL_HELP ". It must have ten classes", CLI_TEXT(request, from.file), .noun = "model",
+    {"FILE", "FILE", MODEL_HELP ". It must have ten classes", CLI_TEXT(heads_request, from.file), .noun = "model",
      .required = true},
     CLI_TITLE("Options of all models"),
     {"--sort", "KEY",
      "sort the table by block (default), entropy or distance; for images also by importance (or worth), with --text by "
      "induction, previous or first",
-     CLI_CHOICE(request, sort, sorts)},
+     CLI_CHOICE(heads_request, sort, sorts)},
     {"--sample", "N",
      "how many test images or windows, evenly spaced, or how many lines or sentences, from the first on",
-     CLI_NUMBER(request, sample, 1, 1000000),
+     CLI_NUMBER(heads_request, sample, 1, 1000000),
      .otherwise = "all images; 64 windows, 16 with --ablate; 64 lines; 1000 sentences"},
-    {"--ablate", NULL, "what the model loses with heads switched off", CLI_FLAG(request, ablate),
+    {"--ablate", NULL, "what the model loses with heads switched off", CLI_FLAG(heads_request, ablate),
      .excludes = "--relations"},
-    {MAPS_FORMAT_ROW(request, format)},
-    {MAPS_OUT_ROW(request, out)},
-    {CLI_JSON(request, json)},
-    {CLI_THREADS(request, from.threads)},
-    {CLI_COLOR(request, when)},
+    {MAPS_FORMAT_ROW(heads_request, format)},
+    {MAPS_OUT_ROW(heads_request, out)},
+    {CLI_JSON(heads_request, json)},
+    {CLI_THREADS(heads_request, from.threads)},
+    {CLI_COLOR(heads_request, when)},
     CLI_TITLE("Options of models for images"),
-    {DATA_ROW(DATA_TEST_HELP, request, from.folder), OF_IMAGES("--data")},
+    {DATA_ROW(DATA_TEST_HELP, heads_request, from.folder), OF_IMAGES("--data")},
     {"--importance-images", "N", "number of the images for importance",
-     CLI_NUMBER(request, importance_images, 1, 1000000), .otherwise = "400", OF_IMAGES("--importance-images")},
+     CLI_NUMBER(heads_request, importance_images, 1, 1000000), .otherwise = "400", OF_IMAGES("--importance-images")},
     {"--roles", NULL,
      "also measure the roles of the heads, with scores and significance, over at most 400 of the images",
-     CLI_FLAG(request, roles), OF_IMAGES("--roles")},
-    {MODEL_HEADS_ROW(MODEL_HEADS " --heads", request, from.heads), OF_IMAGES(MODEL_HEADS)},
+     CLI_FLAG(heads_request, roles), OF_IMAGES("--roles")},
+    {MODEL_HEADS_ROW(MODEL_HEADS " --heads", heads_request, from.heads), OF_IMAGES(MODEL_HEADS)},
     CLI_TITLE("Options of text models"),
     {"--text", "FILE",
      "a text file ('-': standard input). It is cut into windows; the rest that fills none is not used. For a model "
      "with "
      "encoder and decoder, each line is a source",
-     CLI_NAME(request, text), .excludes = "--audio --relations"},
+     CLI_NAME(heads_request, text), .excludes = "--audio --relations"},
     {"--audio", "FILE.wav",
      "a sound of 16000 samples per second, for a model that reads audio: the heads of its decoder, and of "
      "cross-attention "
      "from the transcript to the frames",
-     CLI_NAME(request, audio), .excludes = "--relations"},
-    {"--window", "N", "tokens of a window, with those that the tokenizer adds", CLI_NUMBER(request, window, 2, 1 << 20),
-     .otherwise = "128", .argument = "options.window", .needs = "--text --audio"},
-    {"--target", "FILE", "one target per line, of a model with two stacks", CLI_NAME(request, target),
+     CLI_NAME(heads_request, audio), .excludes = "--relations"},
+    {"--window", "N", "tokens of a window, with those that the tokenizer adds",
+     CLI_NUMBER(heads_request, window, 2, 1 << 20), .otherwise = "128", .argument = "options.window",
+     .needs = "--text --audio"},
+    {"--target", "FILE", "one target per line, of a model with two stacks", CLI_NAME(heads_request, target),
      .otherwise = "what the model generates, greedily", .needs = "--text"},
-    {"--seed", "N", "of the random tokens that measure induction", CLI_NUMBER(request, seed, 0, 0x1p53), .preset = "1"},
+    {"--seed", "N", "of the random tokens that measure induction", CLI_NUMBER(heads_request, seed, 0, 0x1p53),
+     .preset = "1"},
     {"--relations", "FILE",
      "sentences in CoNLL-U. Read are ID, FORM, HEAD, DEPREL, and in MISC SpaceAfter=No, Coref=ID and Entity=(ID: links "
      "to "
      "the nearest earlier word with that ID",
-     CLI_NAME(request, relations)},
-    {TOKENIZER_ROW(request, tokenizer), .needs = READS},
+     CLI_NAME(heads_request, relations)},
+    {TOKENIZER_ROW(heads_request, tokenizer), .needs = READS},
     CLI_END};
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
@@ -103,7 +88,7 @@ typedef struct findings {
 } findings;
 
 /* Returns false if out of memory. */
-static bool print_json(const request *r, const mha_data_info *set, findings f)
+static bool print_json(const heads_request *r, const mha_data_info *set, findings f)
 {
     char quoted[1200];
     nn_buffer object = {0};
@@ -123,7 +108,7 @@ out:
 }
 
 /* Prints an error and returns false on failure. */
-static bool print_findings(const request *r, const mha_data_info *set, findings f, double seconds)
+static bool print_findings(const heads_request *r, const mha_data_info *set, findings f, double seconds)
 {
     char error[600];
     if (r->format != MAPS_TERMINAL && !maps_of_survey(r->out, r->format, r->from.file, f.survey, error, sizeof error))
@@ -144,7 +129,7 @@ static bool print_findings(const request *r, const mha_data_info *set, findings 
 }
 
 /* An ablation needs only what takes few images: importance, and maps for similarity. */
-static mha_survey_options survey_options(const request *r)
+static mha_survey_options survey_options(const heads_request *r)
 {
     mha_survey_options how = MHA_SURVEY_DEFAULTS;
     if (r->importance_images) how.importance_images = r->importance_images;
@@ -154,25 +139,10 @@ static mha_survey_options survey_options(const request *r)
 }
 
 /* A model that reads text. */
-static bool heads_of_text(const request *r)
+static bool heads_of_text(const heads_request *r)
 {
     session s;
-    text_request how = {.from = &r->from,
-                        .text = r->text,
-                        .audio = r->audio,
-                        .target = r->target,
-                        .tokenizer = r->tokenizer,
-                        .relations = r->relations,
-                        .out = r->out,
-                        .window = r->window,
-                        .windows = r->sample,
-                        .seed = (uint64_t)r->seed,
-                        .sort = r->sort,
-                        .format = r->format,
-                        .when = r->when,
-                        .json = r->json,
-                        .ablate = r->ablate};
-    bool ok = session_open(&s, &r->from) && (r->relations ? text_relations(&how, &s) : text_heads(&how, &s));
+    bool ok = session_open(&s, &r->from) && (r->relations ? text_relations(r, &s) : text_heads(r, &s));
     session_close(&s);
     return ok;
 }
@@ -189,7 +159,7 @@ static bool reads_images(const session *s)
     return true;
 }
 
-static bool heads_of_images(const request *r)
+static bool heads_of_images(const heads_request *r)
 {
     session s;
     survey found = {0};
@@ -211,7 +181,7 @@ static bool heads_of_images(const request *r)
 }
 
 /* What depends on values; prints an error and returns false if they do not fit together. */
-static bool values_fit(const request *r)
+static bool values_fit(const heads_request *r)
 {
     bool reads = r->text || r->audio;
     if (r->text && r->target && !strcmp(r->text, "-") && !strcmp(r->target, "-"))
@@ -231,7 +201,7 @@ static bool values_fit(const request *r)
 
 static int run_heads(void *asked)
 {
-    const request *r = asked;
+    const heads_request *r = asked;
     bool reads = r->text || r->audio || r->relations;
     return values_fit(r) && (reads ? heads_of_text(r) : heads_of_images(r)) ? CLI_OK : CLI_USAGE;
 }
@@ -306,5 +276,5 @@ const cli_command heads_command = {
              "is a link whose target gets the largest weight among all other words, those\n"
              "before it for a causal model; links to words that it cannot see do not count.\n",
     .options = options,
-    .request_size = sizeof(request),
+    .request_size = sizeof(heads_request),
     .run = run_heads};

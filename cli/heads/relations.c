@@ -133,12 +133,12 @@ static int64_t *sort_relations(const conllu *c)
     return order;
 }
 
-static void put_title(const term *t, const text_request *r, const result *found)
+static void put_title(const term *t, const heads_request *r, const result *found)
 {
     const conllu *c = &found->file;
     printf("%*s", INDENT, "");
     term_left(t, NAME, TERM_FAINT, "model");
-    cli_print(stdout, "%s: %" PRId64 " head%s\n", r->from->file, found->heads, plural(found->heads));
+    cli_print(stdout, "%s: %" PRId64 " head%s\n", r->from.file, found->heads, plural(found->heads));
     printf("%*s", INDENT, "");
     term_left(t, NAME, TERM_FAINT, "file");
     cli_print(stdout, "%s: %" PRId64 " sentence%s, %" PRId64 " word%s, %" PRId64 " link%s; %.1f s\n", r->relations,
@@ -146,7 +146,7 @@ static void put_title(const term *t, const text_request *r, const result *found)
               found->seconds);
 }
 
-static bool print_table(const term *t, const text_request *r, const session *s, const result *found)
+static bool print_table(const term *t, const heads_request *r, const session *s, const result *found)
 {
     int64_t *order = sort_relations(&found->file);
     if (!order) return cli_error("not enough memory for the table");
@@ -190,12 +190,12 @@ static void put_relation(nn_buffer *out, const session *s, const result *r, int6
     nn_buffer_puts(out, "]}");
 }
 
-static bool print_json(const text_request *r, const session *s, const result *found)
+static bool print_json(const heads_request *r, const session *s, const result *found)
 {
     char quoted[1200];
     nn_buffer out = {0};
     const conllu *c = &found->file;
-    nn_buffer_printf(&out, "{\"model\": %s", nn_json_quote(quoted, sizeof quoted, r->from->file));
+    nn_buffer_printf(&out, "{\"model\": %s", nn_json_quote(quoted, sizeof quoted, r->from.file));
     nn_buffer_printf(&out, ", \"file\": %s", nn_json_quote(quoted, sizeof quoted, r->relations));
     nn_buffer_printf(&out, ", \"sentences\": %" PRId64 ", \"words\": %" PRId64 ", \"links\": %" PRId64, c->count,
                      c->word_count, c->link_count);
@@ -213,7 +213,7 @@ static bool print_json(const text_request *r, const session *s, const result *fo
 
 /* ---- The command ------------------------------------------------------------------------------------------------ */
 
-static bool measure_relations(result *found, const text_request *r, session *s)
+static bool measure_relations(result *found, const heads_request *r, session *s)
 {
     const conllu *c = &found->file;
     double start = cli_clock();
@@ -226,22 +226,22 @@ static bool measure_relations(result *found, const text_request *r, session *s)
     bool ok = links && !mha_relations_make(s->ctx, &found->of, s->model, &text, found->tokens.words, links,
                                            c->link_count, c->relation_count);
     if (!links) cli_refuse("not enough memory for the links");
-    else if (!ok) cli_error("%s: %s", r->from->file, cli_reason(s->ctx));
+    else if (!ok) cli_error("%s: %s", r->from.file, cli_reason(s->ctx));
     found->seconds = cli_clock() - start;
     free(links);
     return ok;
 }
 
-bool text_relations(const text_request *r, session *s)
+bool text_relations(const heads_request *r, session *s)
 {
     char error[700];
     result found = {0};
     mha_tokenizer *tokenizer = NULL;
     term t = term_detect(r->when);
-    bool ok = s->about.vocabulary || cli_refuse("%s: the model does not read text", r->from->file);
-    if (ok && !tokenizer_open(&tokenizer, s->ctx, r->from->file, r->tokenizer, false))
+    bool ok = s->about.vocabulary || cli_refuse("%s: the model does not read text", r->from.file);
+    if (ok && !tokenizer_open(&tokenizer, s->ctx, r->from.file, r->tokenizer, false))
         ok = cli_error("%s", cli_reason(s->ctx));
-    if (ok && !conllu_read(&found.file, r->relations, r->windows ? r->windows : SENTENCES, error, sizeof error))
+    if (ok && !conllu_read(&found.file, r->relations, r->sample ? r->sample : SENTENCES, error, sizeof error))
         ok = cli_error("%s", error);
     ok = ok && take_tokens(&found, s->ctx, tokenizer) && measure_relations(&found, r, s) &&
          (r->json ? print_json(r, s, &found) : print_table(&t, r, s, &found));

@@ -5,6 +5,6 @@
 #include "cli/heads/text.h"
 
 /* Reads the file, measures all heads of an open model and prints the result. Prints an error and returns false on failure. */
-bool text_relations(const text_request *r, session *s);
+bool text_relations(const heads_request *r, session *s);
 
 #endif

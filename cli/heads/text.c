@@ -30,14 +30,14 @@ static bool take_heads(text_survey *s, mha_context *ctx)
     return true;
 }
 
-static bool measure_heads(text_survey *s, const texts *t, const mha_text_options *o, const text_request *r)
+static bool measure_heads(text_survey *s, const texts *t, const mha_text_options *o, const heads_request *r)
 {
     double start = cli_clock();
     *s = (text_survey){.pair = t->pair, .tokens = (t->frames ? t->starts[1] : t->starts[0])[t->count]};
-    progress_begin("measuring the heads of %s", r->from->file);
+    progress_begin("measuring the heads of %s", r->from.file);
     bool made = !mha_text_survey_make(t->ctx, &s->of, t->model, &t->of, o) && take_heads(s, t->ctx);
     progress_end();
-    if (!made) return cli_error("%s: %s", r->from->file, cli_reason(t->ctx));
+    if (!made) return cli_error("%s: %s", r->from.file, cli_reason(t->ctx));
     s->audio = s->info.audio;
     if (s->window && !s->pair) s->unused = s->tokens - s->info.windows * (s->window - o->before_count - o->after_count);
     s->seconds = cli_clock() - start;
@@ -52,7 +52,7 @@ static void free_survey(text_survey *s)
 
 /* ---- Results ---------------------------------------------------------------------------------------------------- */
 
-static bool print_json(const text_request *r, const text_survey *s, const text_ablation *a)
+static bool print_json(const heads_request *r, const text_survey *s, const text_ablation *a)
 {
     char quoted[1200];
     nn_buffer object = {0};
@@ -60,7 +60,7 @@ static bool print_json(const text_request *r, const text_survey *s, const text_a
     if (a) nn_buffer_puts(&object, ",\n\"ablation\": "), text_ablation_json(&object, a, s);
     bool whole = !object.failed;
     if (whole) {
-        printf("{\"model\": %s", nn_json_quote(quoted, sizeof quoted, r->from->file));
+        printf("{\"model\": %s", nn_json_quote(quoted, sizeof quoted, r->from.file));
         printf(", \"%s\": %s,\n\"survey\": ", r->audio ? "audio" : "text",
                nn_json_quote(quoted, sizeof quoted, r->audio ? r->audio : r->text));
         fwrite(object.bytes, 1, object.size, stdout);
@@ -70,18 +70,18 @@ static bool print_json(const text_request *r, const text_survey *s, const text_a
     return whole || cli_error("not enough memory for the JSON");
 }
 
-static bool print_survey(const text_request *r, const text_survey *s, const text_ablation *a)
+static bool print_survey(const heads_request *r, const text_survey *s, const text_ablation *a)
 {
     char error[600];
     if (r->format != MAPS_TERMINAL &&
-        !maps_of_text(r->out, r->format, r->from->file, s->of, &s->info, s->heads, error, sizeof error))
+        !maps_of_text(r->out, r->format, r->from.file, s->of, &s->info, s->heads, error, sizeof error))
         return cli_error("%s", error);
     if (r->json) return print_json(r, s, a);
     term t = term_detect(r->when);
     if (r->format != MAPS_TERMINAL)
         cli_print(stdout, "wrote the maps of %lld head%s to %s\n", (long long)s->info.heads, plural(s->info.heads),
                   r->out);
-    else if (!text_table(&t, s, r->sort, r->from->file, r->audio ? r->audio : language_name(r->text)) ||
+    else if (!text_table(&t, s, r->sort, r->from.file, r->audio ? r->audio : language_name(r->text)) ||
              (a && !text_ablation_table(&t, a, s)))
         return cli_error("not enough memory for the table");
     return true;
@@ -97,7 +97,7 @@ static bool names_file(const char *text)
 }
 
 /* Reads the text, or the sound, into `t`. */
-static bool read_input(const text_request *r, texts *t)
+static bool read_input(const heads_request *r, texts *t)
 {
     size_t length = 0, target_length = 0;
     if (r->audio) return texts_hear(t, r->audio);
@@ -110,7 +110,7 @@ static bool read_input(const text_request *r, texts *t)
     return ok;
 }
 
-static bool survey_text(const text_request *r, texts *t)
+static bool survey_text(const heads_request *r, texts *t)
 {
     mha_text_options o = MHA_TEXT_DEFAULTS;
     text_survey s = {0};
@@ -118,21 +118,21 @@ static bool survey_text(const text_request *r, texts *t)
     bool ok = read_input(r, t);
     if (ok) texts_options(t, &o);
     o.window = r->window;
-    o.windows = r->windows ? r->windows : r->ablate ? ABLATED : WINDOWS;
+    o.windows = r->sample ? r->sample : r->ablate ? ABLATED : WINDOWS;
     o.seed = r->seed;
-    ok = ok && measure_heads(&s, t, &o, r) && (!r->ablate || text_ablation_make(&a, t, &o, &s, r->from->file)) &&
+    ok = ok && measure_heads(&s, t, &o, r) && (!r->ablate || text_ablation_make(&a, t, &o, &s, r->from.file)) &&
          print_survey(r, &s, r->ablate ? &a : NULL);
     text_ablation_free(&a);
     free_survey(&s);
     return ok;
 }
 
-bool text_heads(const text_request *r, session *s)
+bool text_heads(const heads_request *r, session *s)
 {
     texts t = {0};
-    texts_from from = {.model = r->from->file,
+    texts_from from = {.model = r->from.file,
                        .tokenizer = r->tokenizer,
-                       .lines = r->windows ? r->windows : WINDOWS,
+                       .lines = r->sample ? r->sample : WINDOWS,
                        .new_tokens = r->window ? r->window : NEW_TOKENS,
                        .audio = r->audio != NULL};
     bool ok = texts_open(&t, s->ctx, s->model, &from) && survey_text(r, &t);

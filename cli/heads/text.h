@@ -9,19 +9,27 @@
 #include "cli/maps/file.h"
 #include "io/buffer.h"
 
-typedef struct text_request {
-    const session_from *from;
-    const char *text, *audio, *target, *tokenizer, *relations, *out; /* files; NULL if not given */
-    int64_t window, windows;                                         /* 0 if not given */
-    uint64_t seed;
+typedef struct heads_request {
+    session_from from;
+    const char *out; /* NULL if not given, as all names of files */
+    int64_t sample;  /* images, windows, lines or sentences; 0 if not given */
     heads_sort sort;
     maps_format format;
     term_when when;
-    bool json, ablate;
-} text_request;
+    bool ablate, json;
+
+    /* Of a model of images. */
+    int64_t importance_images; /* 0 if not given */
+    bool roles;
+
+    /* Of a text model. */
+    const char *text, *audio, *target, *tokenizer, *relations;
+    int64_t window; /* 0 if not given */
+    uint64_t seed;
+} heads_request;
 
 /* Surveys the heads of an open model and prints the result. Prints an error and returns false on failure. */
-bool text_heads(const text_request *r, session *s);
+bool text_heads(const heads_request *r, session *s);
 
 /* A survey with its numbers at hand. */
 typedef struct text_survey {
