@@ -624,8 +624,10 @@ MHA_API int64_t mha_roles_best(const mha_roles *roles, int64_t n, mha_role_from 
  *
  * Sizes follow from the shapes and the number of heads. What tensors do not show comes from the file's metadata
  * (fields of mha_layer_options; num_heads and other synonyms), from the config.json of `transformers`, and from the
- * options. A config.json that contradicts the others, has an unknown model_type, or asks for what a layer cannot do,
- * is an error. */
+ * options. With a config.json the layer is that of its model, of any family that mha_model_open knows, and computes what
+ * it computes there. ALiBi and biases by distance (T5) are an error, since a layer has neither; so are a position beyond
+ * those for which a rotary embedding is the same for all lengths (dynamic, LongRoPE), a config.json that contradicts
+ * the others or has an unknown model_type, and a tensor that its model lacks or does not have. */
 typedef struct mha_layer_file mha_layer_file;
 
 typedef struct mha_layer_file_options {
@@ -650,8 +652,8 @@ typedef struct mha_layer_file_options {
 
 MHA_API void mha_layer_file_defaults(mha_layer_file_options *options, size_t size);
 
-/* Opens a layer and converts its parameters to float32. `options` NULL means MHA_LAYER_FILE_DEFAULTS. On error *file
- * is NULL.
+/* Opens a layer of a safetensors file, or of a model's folder, and converts its parameters to float32. `options` NULL
+ * means MHA_LAYER_FILE_DEFAULTS. On error *file is NULL.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE (it cannot be read, is damaged, has no such layer or contradicts the
  * options) or MHA_NO_MEMORY. */
 MHA_API mha_status mha_layer_file_open(mha_context *ctx, mha_layer_file **file, const char *path,
@@ -675,7 +677,7 @@ typedef enum mha_layer_source {
 /* What was found. mha_layer_shape has all options of the layer. */
 typedef struct mha_layer_file_info {
     size_t size;                  /* of this struct, set by the caller */
-    const char *family;           /* "pytorch", "gpt2", ..., or the names of the linear layers */
+    const char *family;           /* "pytorch", "gpt2", ..., the names of the linear layers, or a model_type */
     const char *config;           /* path of the config.json that was read; "" if none was */
     const char *model_type;       /* of config.json; "" if it has none and was ignored */
     int64_t heads;                /* H */
@@ -690,7 +692,8 @@ typedef struct mha_layer_file_info {
 } mha_layer_file_info;
 MHA_API mha_status mha_layer_file_about(mha_context *ctx, const mha_layer_file *file, mha_layer_file_info *info);
 
-/* A parameter in the file's shape: weights of GPT-2 are transposed, bias_k of PyTorch is (1,1,G*D). */
+/* A parameter in the file's shape: weights of GPT-2 are transposed, bias_k of PyTorch is (1,1,G*D). Where a tensor has
+ * queries, keys and values in turns, as those of GPT-NeoX and CodeGen do, each is a parameter: NAME.q, NAME.k, NAME.v. */
 typedef struct mha_layer_file_parameter {
     const char *name;  /* in the file, prefix included; valid as long as the file */
     mha_tensor tensor; /* float32, with any strides: a view of the layer or the block */

@@ -96,7 +96,7 @@ function(mha_fuzz path)
 endfunction()
 mha_fuzz(nn/io/fuzz_safetensors io/failure.c io/file_map.c io/safetensors.c io/safetensors_header.c io/json.c io/printable.c io/source.c)
 file(GLOB family_sources RELATIVE ${PROJECT_SOURCE_DIR}/nn ${PROJECT_SOURCE_DIR}/nn/families/*/*.c)
-mha_fuzz(nn/families/fuzz_config ${family_sources} families/config.c families/describe.c families/find.c families/pruned_keys.c families/rotary_keys.c families/shards.c
+mha_fuzz(nn/families/fuzz_config ${family_sources} families/bare.c families/config.c families/describe.c families/find.c families/pruned_keys.c families/rotary_keys.c families/shards.c
   families/table.c families/window_keys.c families/wrapped.c model/description.c model/parts.c generate/config.c generate/speech.c
   io/failure.c io/file_map.c io/safetensors.c io/safetensors_header.c io/json.c io/printable.c io/source.c
   io/buffer.c io/file_lock.c io/file_place.c io/replace.c)

@@ -28,11 +28,11 @@ static const char notes[] = "LAYER  the parameters of nn.MultiheadAttention, or 
                             "       scale, softcap, norm_epsilon, rotary_base, rotary_width, compute\n"
                             "       A module with add_zero_attn=True needs \"add_zero_attn\": \"true\", because\n"
                             "       state_dict() does not contain it.\n"
-                            "       A config.json gives heads, rotary embedding, scale, softcap and windows.\n"
-                            "       Metadata, tensors and options must agree with it. An unknown model_type,\n"
-                            "       or a feature that this layer does not support, such as a scaled rotary\n"
-                            "       embedding, is an error. The resulting settings are printed on standard\n"
-                            "       error.\n"
+                            "       With a config.json, LAYER is a file or folder of a model of any family that\n"
+                            "       'mha inspect --help' lists, and its layer computes what it computes there.\n"
+                            "       Metadata, tensors and options must agree with it. An unknown model_type is\n"
+                            "       an error; so are ALiBi and biases by distance (T5), which a single layer\n"
+                            "       does not have. The resulting settings are printed on standard error.\n"
                             "INPUT  query (B,T,M), or (T,M) without a batch; optionally:\n"
                             "       key, value                 default: the query, the key\n"
                             "       attn_mask                  (Tq,Tk) or (B*H,Tq,Tk)\n"
@@ -138,11 +138,13 @@ static void print_settings(const mha_layer *layer, const mha_layer_file_info *in
     if (o->kv_heads != o->heads) add(line, sizeof line, ", %lld for keys and values", (long long)o->kv_heads);
     if (!o->out_projection) add(line, sizeof line, "; no output projection");
     add(line, sizeof line, "; %scausal; ", causal ? "" : "not ");
-    if (o->rotary_base > 0)
-        add(line, sizeof line, "rotary base %.10g, %s", o->rotary_base,
+    bool scaled = o->rotary_frequencies.rank || o->rotary_cos.rank;
+    if (info->rotary_base > 0)
+        add(line, sizeof line, "rotary base %.10g%s, %s", info->rotary_base, scaled ? " with scaled frequencies" : "",
             o->rotary_interleaved ? "interleaved" : "half-split");
     else add(line, sizeof line, "no rotary embedding");
-    if (o->rotary_base > 0 && o->rotary_width && o->rotary_width != o->head_width)
+    if (o->rotary_cos.rank) add(line, sizeof line, ", up to %lld tokens", (long long)o->rotary_cos.size[0]);
+    if (info->rotary_base > 0 && o->rotary_width && o->rotary_width != o->head_width)
         add(line, sizeof line, ", on %lld elements per head", (long long)o->rotary_width);
     if (o->window_left >= 0)
         add(line, sizeof line, "; window of %lld keys before the query", (long long)o->window_left);

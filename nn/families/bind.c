@@ -1,6 +1,7 @@
 /* Each part is a view of a tensor: rows or columns of it, every other one, or one of several in front of it. What products
  * read stays where it lies; the rest is copied to float32. */
 #include "families/bind.h"
+#include "families/cut.h"
 #include "families/find.h"
 #include "families/wrapped.h"
 #include "io/failure.h"
@@ -91,124 +92,14 @@ static void mark(const binding *b, const nn_safetensors_tensor *t)
 
 /* ---- Cuts ------------------------------------------------------------------------------------------------------- */
 
-/* Rows of q, k and v among those of all three: where they begin. */
-static int64_t rows_before(const binding *b, const nn_part *p, int which)
+static nn_shape shape_of(const binding *b, const nn_part *p, nn_cut cut)
 {
     const nn_blocks_config *c = p->decoder ? &b->d->decoder.blocks : &b->d->encoder.blocks;
-    int64_t D = nn_blocks_head_width(c), q = nn_blocks_heads(c, p->block) * D, k = nn_blocks_kv_heads(c, p->block) * D;
-    return which == 0 ? 0 : which == 1 ? q : which == 2 ? q + k : q + 2 * k;
-}
-
-/* The tensor must have these sizes, apart from sizes of one; the last may be the product of several. */
-static bool has_sizes(const nn_safetensors_tensor *t, const int64_t *size, int rank)
-{
-    int64_t all = 1;
-    int at = 0, want = 0;
-    for (int n = 0; n < rank; n++) all *= size[n];
-    if (t->count != all) return false;
-    while (want < rank - 1) {
-        while (want < rank - 1 && size[want] == 1) want++;
-        while (at < t->rank && t->shape[at] == 1) at++;
-        if (want == rank - 1) break;
-        if (at == t->rank || t->shape[at++] != size[want++]) return false;
-    }
-    return true;
-}
-
-typedef struct shape {
-    int rank;
-    int64_t size[3], stride[3], first; /* of the part in the tensor */
-    int whole_rank;
-    int64_t whole[3]; /* sizes of the tensor */
-} shape;
-
-/* One behind another, as dense numbers. */
-static shape dense(int64_t rows, int64_t columns)
-{
-    if (!columns) return (shape){1, {rows}, {1}, 0, 1, {rows}};
-    return (shape){2, {rows, columns}, {columns, 1}, 0, 2, {rows, columns}};
-}
-
-static shape cut_rows(shape s, int64_t all, int64_t first)
-{
-    s.whole[0] = all;
-    s.first = first * s.stride[0];
-    return s;
-}
-
-static shape cut_columns(int64_t rows, int64_t columns, int64_t all, int64_t first)
-{
-    if (!columns) return cut_rows(dense(rows, 0), all, first);
-    return (shape){2, {rows, columns}, {1, all}, first, 2, {columns, all}};
-}
-
-/* (G,H/G+2,D,K): the heads of queries that share a key/value head, that of keys and that of values; H = G: (H,3,D,K). */
-static shape cut_heads(const binding *b, const nn_part *p, int which)
-{
-    const nn_blocks_config *c = p->decoder ? &b->d->decoder.blocks : &b->d->encoder.blocks;
-    int64_t D = nn_blocks_head_width(c), K = p->columns ? p->columns : 1, G = nn_blocks_kv_heads(c, p->block);
-    int64_t share = nn_blocks_heads(c, p->block) / G, run = (share + 2) * D;
-    int64_t rows = which ? D : share * D, first = which ? (share + which - 1) * D : 0;
-    if (G == 1) return cut_rows(dense(p->rows, p->columns), run, first);
-    shape s = {3, {G, rows, K}, {run * K, K, 1}, first * K, 2, {G * run, K}};
-    if (!p->columns) s.rank = 2, s.whole_rank = 1;
-    return s;
-}
-
-/* (4,3,N/4,K): quarter by quarter. */
-static shape cut_quarters(const nn_part *p, int which)
-{
-    int64_t rows = p->rows / 4, K = p->columns;
-    return (shape){3, {4, rows, K}, {3 * rows * K, K, 1}, which * rows * K, 2, {3 * p->rows, K}};
-}
-
-/* (experts,K,N) or (experts,K,2N) in which every other column counts. */
-static shape cut_expert(const nn_part *p, int64_t experts, int64_t step, int64_t first)
-{
-    int64_t N = p->rows, K = p->columns ? p->columns : 1;
-    shape s = {2, {N, K}, {step, step * N}, p->expert * K * N * step + first, 3, {experts, K, step * N}};
-    if (!p->columns) s = (shape){1, {N}, {step}, p->expert * N * step + first, 2, {experts, step * N}};
-    return s;
-}
-
-static shape cut_of(const binding *b, const nn_part *p, nn_cut cut)
-{
-    int64_t N = p->rows, K = p->columns, all = p->block < 0 ? 0 : rows_before(b, p, 3);
-    int64_t experts = p->decoder ? b->d->decoder.blocks.experts : b->d->encoder.blocks.experts;
-    switch (cut) {
-    case NN_SWAPPED:
-        return cut_columns(N, K, N, 0);
-    case NN_ROWS_Q:
-    case NN_ROWS_K:
-    case NN_ROWS_V:
-        return cut_rows(dense(N, K), all, rows_before(b, p, (int)(cut - NN_ROWS_Q)));
-    case NN_COLUMNS_Q:
-    case NN_COLUMNS_K:
-    case NN_COLUMNS_V:
-        return cut_columns(N, K, all, rows_before(b, p, (int)(cut - NN_COLUMNS_Q)));
-    case NN_HEADS_Q:
-    case NN_HEADS_K:
-    case NN_HEADS_V:
-        return cut_heads(b, p, (int)(cut - NN_HEADS_Q));
-    case NN_QUARTERS_Q:
-        return cut_quarters(p, 0);
-    case NN_QUARTERS_K:
-        return cut_quarters(p, 2);
-    case NN_QUARTERS_V:
-        return cut_quarters(p, 1);
-    case NN_FIRST_ROWS:
-        return cut_rows(dense(N, K), 2 * N, 0);
-    case NN_LAST_ROWS:
-        return cut_rows(dense(N, K), 2 * N, N);
-    case NN_EVEN:
-        return cut_expert(p, experts, 2, 0);
-    case NN_ODD:
-        return cut_expert(p, experts, 2, 1);
-    case NN_EXPERT:
-        return cut_expert(p, experts, 1, 0);
-    default:
-        return dense(N, K);
-    }
+    nn_cut_sizes sizes = {.experts = c->experts, .expert = p->expert};
+    if (p->block >= 0)
+        sizes.heads = nn_blocks_heads(c, p->block), sizes.kv_heads = nn_blocks_kv_heads(c, p->block),
+        sizes.head_width = nn_blocks_head_width(c);
+    return nn_cut_shape(cut, p->rows, p->columns, &sizes);
 }
 
 static bool wrong_shape(const binding *b, const nn_safetensors_tensor *t, const int64_t *size, int rank)
@@ -222,17 +113,15 @@ static bool wrong_shape(const binding *b, const nn_safetensors_tensor *t, const 
 }
 
 /* The view of a part in its tensor. */
-static bool view_of(const binding *b, mha_tensor *view, const nn_safetensors_tensor *t, const shape *s)
+static bool view_of(const binding *b, mha_tensor *view, const nn_safetensors_tensor *t, const nn_shape *s)
 {
     nn_safetensors_tensor flat = *t;
     flat.rank = 1, flat.shape[0] = t->count;
-    if (!has_sizes(t, s->whole, s->whole_rank)) return wrong_shape(b, t, s->whole, s->whole_rank);
+    if (!nn_shape_fits(s, t)) return wrong_shape(b, t, s->whole, s->whole_rank);
     if (!nn_safetensors_view(&flat, view) || view->type == MHA_BOOL || view->type == MHA_INT64)
         return nn_fail(&b->fail, "%s is %s; float32, bfloat16 and float16 can be read", nn_json_brief(t->name).text,
                        nn_safetensors_dtype_name(t->dtype));
-    view->data = (char *)view->data + (size_t)s->first * mha_type_size(view->type);
-    view->rank = s->rank;
-    for (int i = 0; i < s->rank; i++) view->size[i] = s->size[i], view->stride[i] = s->stride[i];
+    *view = nn_shape_view(s, view->data, view->type);
     return true;
 }
 
@@ -261,7 +150,7 @@ static bool gather_heads(binding *b, int64_t n, float *to, const nn_part *p, con
     for (int64_t h = 0; h < p->rows / D; h++) {
         char text[NAME];
         mha_tensor view = MHA_NO_TENSOR;
-        shape s = dense(D, 0);
+        nn_shape s = nn_cut_shape(NN_WHOLE, D, 0, &(nn_cut_sizes){0});
         spell(b, text, name->name, p, h);
         const nn_safetensors_tensor *t = nn_find_name(&b->in, text);
         if (!t) return *found = false, true;
@@ -287,7 +176,7 @@ static bool bind_name(binding *b, int64_t n, float *room, const nn_part *p, cons
     spell(b, text, name->name, p, 0);
     const nn_safetensors_tensor *t = nn_find_name(&b->in, text);
     if (!t) return true;
-    shape s = cut_of(b, p, name->cut);
+    nn_shape s = shape_of(b, p, name->cut);
     *found = true;
     mark(b, t);
     if (!view_of(b, part, t, &s)) return false;
@@ -355,7 +244,7 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-static bool is_unused(const nn_family *f, const char *name)
+bool nn_family_is_unused(const nn_family *f, const char *name)
 {
     static const char *const everywhere[] = {"rotary_emb.inv_freq", "position_ids", ".masked_bias"};
     for (size_t n = 0; n < sizeof everywhere / sizeof *everywhere; n++)
@@ -373,7 +262,7 @@ static bool check_rest(const binding *b)
         const char *name = nn_shards_get(b->shards, n)->name;
         if (b->used[n]) continue;
         if (b->gaps && !add_name(b, &b->gaps->unused, name)) return false;
-        if (is_unused(b->family, name) || (b->gaps && b->gaps->allowed)) continue;
+        if (nn_family_is_unused(b->family, name) || (b->gaps && b->gaps->allowed)) continue;
         if (b->in.wrapped && !nn_wrapped_is_text(name)) continue;
         if (nn_find_is_spare_head(&b->in, b->d, nn_shards_get(b->shards, n))) continue;
         if (!first) first = name;

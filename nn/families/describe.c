@@ -39,7 +39,7 @@ static bool find_activation(const char *word, mha_activation *to)
 typedef struct reading {
     nn_description *d;
     const nn_config *c;
-    const nn_shards *shards;
+    const nn_shards *shards; /* NULL: attention alone is described */
     nn_failure to;
 } reading;
 
@@ -225,12 +225,37 @@ static bool apply_size(const reading *r, const nn_key *k)
     return true;
 }
 
+/* Whether a key sets a size that the tensors of a layer show as well. */
+static bool is_size(const nn_key *k)
+{
+    static const size_t sizes[] = {NN_D(blocks.width),     NN_E(blocks.width),    NN_D(blocks.depth),
+                                   NN_E(blocks.depth),     NN_D(blocks.heads),    NN_E(blocks.heads),
+                                   NN_D(blocks.kv_heads),  NN_E(blocks.kv_heads), NN_D(blocks.head_width),
+                                   NN_E(blocks.head_width)};
+    for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
+        if (k->at == sizes[n] && k->form != NN_ONLY && k->form != NN_GATED) return true;
+    return false;
+}
+
+/* Whether a key says something of attention. */
+static bool is_of_attention(const nn_key *k)
+{
+    static const size_t begin[] = {NN_D(blocks.attention), NN_E(blocks.attention)},
+                        causal[] = {NN_D(blocks.causal), NN_E(blocks.causal)};
+    if (k->form == NN_ONLY || is_size(k)) return true;
+    for (int n = 0; n < 2; n++)
+        if ((k->at >= begin[n] && k->at < begin[n] + sizeof((nn_blocks_config *)0)->attention) || k->at == causal[n])
+            return true;
+    return false;
+}
+
 static bool apply(const reading *r, const nn_key *k)
 {
+    if (!r->shards && !is_of_attention(k)) return true;
     if (k->form == NN_SIZE_OF) return apply_size(r, k);
     nn_fact f = k->name ? nn_config_find(r->c, k->name) : nn_fact_of(NULL, 0);
     bool said = f.text, other = k->absent && *k->absent == '=';
-    if (!applies(r->c, k)) return true;
+    if (!applies(r->c, k) || (!r->shards && k->name && !said && is_size(k))) return true;
     if (!said && other) f = nn_config_find(r->c, k->absent + 1);
     else if (!said && k->absent) f = nn_fact_of(k->absent, strlen(k->absent));
     if (!f.text) return nn_fail(&r->to, "has no %s", k->name && !other ? k->name : k->absent + 1);
@@ -246,12 +271,15 @@ static bool apply_all(const reading *r, const nn_key *list)
     return true;
 }
 
-/* Keys that change the computation of any family, and are not supported. */
-static const nn_key everywhere[] = {
+/* Keys that change the computation of any family, and are not supported: of a whole model, and of an attention. */
+static const nn_key of_models[] = {
     {"quantization_config", NN_ONLY, 0, "null", NULL},
-    {"is_causal", NN_ONLY, 0, "true", NULL},
     {"add_cross_attention", NN_ONLY, 0, "false", NULL},
     {"is_decoder", NN_ONLY, 0, "false", NULL},
+    {0},
+};
+static const nn_key everywhere[] = {
+    {"is_causal", NN_ONLY, 0, "true", NULL},
     {"position_embedding_type", NN_ONLY, 0, "absolute", NULL},
     {"use_bidirectional_attention", NN_ONLY, 0, "false", NULL},
     {"clip_qkv", NN_ONLY, 0, "null", NULL},
@@ -293,20 +321,22 @@ static void take_stored_positions(nn_description *d, const nn_shards *shards)
     }
 }
 
-static bool fill(nn_description *d, const nn_family *f, const nn_head **head, const reading *r)
+static const nn_description empty = {
+    .encoder = NN_STACK_DEFAULTS, .decoder = NN_STACK_DEFAULTS, .output = {.scale = 1}};
+
+static bool apply_family(const nn_family *f, const reading *r)
+{
+    if (!apply_all(r, everywhere)) return false;
+    for (int n = 0; n < NN_FAMILY_LISTS; n++)
+        if (!apply_all(r, f->keys[n])) return false;
+    return true;
+}
+
+/* What differs from block to block. */
+static bool apply_to_blocks(nn_description *d, const nn_family *f, const reading *r)
 {
     char *error = r->to.error;
     size_t room = r->to.error_size;
-    *d = (nn_description){.encoder = NN_STACK_DEFAULTS, .decoder = NN_STACK_DEFAULTS, .output = {.scale = 1}};
-    if (!find_head(head, f, r) || !apply_all(r, everywhere)) return false;
-    for (int n = 0; n < NN_FAMILY_LISTS; n++)
-        if (!apply_all(r, f->keys[n])) return false;
-    for (int n = 0; *head && n < 2; n++)
-        if (!apply_all(r, (*head)->keys[n])) return false;
-    if (!*head && f->heads[0].architecture) d->output = (nn_output_config){.scale = 1}; /* its rows are the result */
-    take_stored_positions(d, r->shards);
-    const nn_find in = nn_find_in(r->shards, f, *head, r->c);
-    d->output.tied = nn_find_tied(&in, d);
     nn_blocks_config *b = d->decoder.blocks.depth ? &d->decoder.blocks : &d->encoder.blocks;
     if (b->depth > NN_BLOCKS_MOST && (f->window.layers || f->rotary.skips))
         return nn_fail(&r->to, "more than %d layers of several kinds are not supported", NN_BLOCKS_MOST);
@@ -314,18 +344,64 @@ static bool fill(nn_description *d, const nn_family *f, const nn_head **head, co
            nn_family_pruned(d, f, r->c, error, room);
 }
 
+static bool fill(nn_description *d, const nn_family *f, const nn_head **head, const reading *r)
+{
+    *d = empty;
+    if (!find_head(head, f, r) || !apply_all(r, of_models) || !apply_family(f, r)) return false;
+    for (int n = 0; *head && n < 2; n++)
+        if (!apply_all(r, (*head)->keys[n])) return false;
+    if (!*head && f->heads[0].architecture) d->output = (nn_output_config){.scale = 1}; /* its rows are the result */
+    take_stored_positions(d, r->shards);
+    const nn_find in = nn_find_in(r->shards, f, *head, r->c);
+    d->output.tied = nn_find_tied(&in, d);
+    return apply_to_blocks(d, f, r);
+}
+
+/* The family of the model_type, of which whole models, or their layers at least, can be opened. */
+static bool find_family(const nn_family **family, const reading *r)
+{
+    char type[64] = "";
+    bool written = nn_fact_string(nn_config_find(r->c, "model_type|architecture"), type, sizeof type);
+    *family = nn_family_find(type);
+    if (!*family && !r->shards) *family = nn_family_find_layers(type);
+    if (!written || !*type) return nn_fail(&r->to, "has no model_type, which says what the model is");
+    return *family || nn_fail(&r->to, "the model_type %s is not supported; 'mha inspect --help' lists those that are",
+                              nn_json_brief(type).text);
+}
+
 bool nn_family_describe(nn_description *d, const nn_family **family, const nn_head **head, const nn_config *c,
                         const nn_shards *shards, char *error, size_t error_size)
 {
-    char type[64] = "", text[160];
+    char text[160];
     reading r = {d, c, shards, {c->name, error, error_size}};
-    nn_fact_string(nn_config_find(c, "model_type|architecture"), type, sizeof type);
-    *family = nn_family_find(type);
-    if (!*type) return nn_fail(&r.to, "has no model_type, which says what the model is");
-    if (!*family)
-        return nn_fail(&r.to, "the model_type %s is not supported; 'mha inspect --help' lists those that are",
-                       nn_json_brief(type).text);
-    if (!fill(d, *family, head, &r)) return false;
+    if (!find_family(family, &r) || !fill(d, *family, head, &r)) return false;
     const char *problem = nn_description_problem(d, text, sizeof text);
     return !problem || nn_fail(&r.to, "%s", problem);
+}
+
+/* How many layers there are if config.json does not say it: as many as lists have, or the one that is asked for. */
+static int64_t count_layers(const nn_config *c, int64_t block)
+{
+    int64_t count = nn_fact_count(nn_config_find(c, "layer_types|no_rope_layers"));
+    return count > 0 ? count : block + 1 > 0 ? block + 1 : 1;
+}
+
+bool nn_family_find_any(const nn_family **family, const nn_config *c, char *error, size_t error_size)
+{
+    return find_family(family, &(reading){NULL, c, NULL, {c->name, error, error_size}});
+}
+
+bool nn_family_describe_layers(nn_description *d, const nn_family *family, const nn_config *c, int64_t block,
+                               char *error, size_t error_size)
+{
+    reading r = {d, c, NULL, {c->name, error, error_size}};
+    *d = empty;
+    if (!apply_family(family, &r)) return false;
+    for (int decoder = 0; decoder < 2; decoder++) {
+        nn_blocks_config *b = decoder ? &d->decoder.blocks : &d->encoder.blocks;
+        if (!b->depth && nn_family_has(family, NN_Q, decoder)) b->depth = count_layers(c, block);
+        if (b->depth < 0 || b->width < 0 || b->heads < 0 || b->kv_heads < 0 || b->head_width < 0)
+            return nn_fail(&r.to, "a size is below 0");
+    }
+    return apply_to_blocks(d, family, &r);
 }

@@ -118,7 +118,8 @@ typedef enum nn_cut {
     NN_EVEN, /* of experts: (experts,K,2N), every other column */
     NN_ODD,
     NN_EXPERT, /* (experts,K,N) */
-    NN_EACH    /* one tensor for each head, {h} in its name */
+    NN_EACH,   /* one tensor for each head, {h} in its name */
+    NN_LIFTED  /* (1,1,N): of layers alone */
 } nn_cut;
 
 typedef enum nn_missing { NN_REQUIRED, NN_ZEROS, NN_ONES } nn_missing;
@@ -164,6 +165,25 @@ const nn_family *nn_family_get(int64_t n);
  * model without one. Returns false with one line in `error`. */
 bool nn_family_describe(nn_description *d, const nn_family **family, const nn_head **head, const nn_config *c,
                         const nn_shards *shards, char *error, size_t error_size);
+
+/* The same for the attention of a model alone, of which a file may have layer `block` and no other (-1: not known). Keys of
+ * other parts are not read, and sizes that config.json leaves out are 0: the tensors of the layer show them. Blocks are as the
+ * model's; the rest of the description is not filled in. */
+bool nn_family_describe_layers(nn_description *d, const nn_family *family, const nn_config *c, int64_t block,
+                               char *error, size_t error_size);
+
+/* The family that a config.json names, of which whole models, or layers at least, can be opened. Returns false with one line
+ * in `error`. */
+bool nn_family_find_any(const nn_family **family, const nn_config *c, char *error, size_t error_size);
+
+/* A family of which layers can be opened, but no whole models (bare.c), or NULL. */
+const nn_family *nn_family_find_layers(const char *type);
+
+/* Whether a tensor of that name is no part of the computation. */
+bool nn_family_is_unused(const nn_family *f, const char *name);
+
+/* Whether the family has a name for such a part. */
+bool nn_family_has(const nn_family *f, nn_part_kind kind, bool decoder);
 
 /* For files of this folder: the rotary embedding and the windows of a stack (rotary_keys.c, window_keys.c), and the heads
  * that it has lost (pruned.c). */

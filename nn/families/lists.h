@@ -39,7 +39,7 @@ extern const nn_name nn_gpt2_names[], nn_gptj_names[], nn_olmo2_names[], nn_gate
 extern const char *const nn_gptj_unused[];
 
 /* BERT's: post-norm, learned positions and token types. Names lack the family's prefix. */
-extern const nn_key nn_bert_keys[];
+extern const nn_key nn_bert_keys[], nn_is_decoder_keys[];
 extern const nn_name nn_bert_names[];
 
 /* Heads of encoders: of a masked language model, and of a classifier over the first token, each with a product before it. */

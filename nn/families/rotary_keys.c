@@ -38,6 +38,8 @@ static bool read_base(const reading *r, nn_attention_config *a)
     if (!real_of(r, "rope_theta", theta, &a->rotary_base) || !real_of(r, "partial_rotary_factor", part, &part))
         return false;
     if (!(k->part > 0) && part != 1) return nn_fail(&r->to, "partial_rotary_factor is not supported in this family");
+    if (part != 1 && !r->width && !k->width_key)
+        return nn_fail(&r->to, "a part of each head turns, but the width of a head is not known");
     if (!(a->rotary_base > 0) || !(part > 0) || part > 1)
         return nn_fail(&r->to, "the rotary embedding needs a rope_theta above 0 and a part of a head from 0 to 1");
     a->rotary_width = (int64_t)((double)r->width * part);
@@ -167,8 +169,13 @@ static bool read_one(const nn_blocks_config *b, nn_attention_config *a, const nn
                      bool local, char *error, size_t error_size)
 {
     reading r = {f, c, {c->name, error, error_size}, 0, find_object(f, c, local), local};
-    if (b->heads < 1) return nn_fail(&r.to, "there are no heads");
-    r.width = nn_blocks_head_width(b);
+    nn_fact key, value;
+    for (size_t at = 0; nn_fact_next(r.said, &at, &key, &value);)
+        if (*value.text == '{')
+            return nn_fail(&r.to,
+                           "the rotary embedding differs between layers (%.*s), which is not supported in this family",
+                           (int)(key.size < 40 ? key.size : 40), key.text);
+    r.width = b->heads > 0 || b->head_width ? nn_blocks_head_width(b) : 0; /* 0: the tensors of a layer show it */
     return read_base(&r, a) && read_scaling(&r, a);
 }
 

@@ -16,3 +16,11 @@ const nn_family *nn_family_find(const char *type)
         if (strcmp(all[n]->type, type) == 0) return all[n];
     return NULL;
 }
+
+bool nn_family_has(const nn_family *f, nn_part_kind kind, bool decoder)
+{
+    for (int n = 0; n < NN_FAMILY_LISTS; n++)
+        for (const nn_name *name = f->names[n]; name && name->name; name++)
+            if (name->part == kind && name->encoder != decoder) return true;
+    return false;
+}

@@ -3,23 +3,22 @@
 #include "layer/loading.h"
 #include "layer/notes.h"
 #include "io/safetensors_floats.h"
+#include "model/stack/stack.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------ */
 
-static int file_rank(const nn_layer_name *row)
-{
-    return row->layout == NN_LAYER_LIFTED ? 3 : nn_layer_part_rank(row->part);
-}
+static int file_rank(const nn_layer_name *row) { return row->cut == NN_LIFTED ? 3 : nn_layer_part_rank(row->part); }
 
 /* Rows or columns of a weight in the layer's layout. */
 static int64_t size_of(const nn_layer_loading *l, nn_layer_part part, int axis)
 {
     int64_t copies = axis == 0 ? nn_layer_copies(l, l->row[part]) : 1;
-    return copies * l->tensor[part]->shape[l->row[part]->layout == NN_LAYER_TRANSPOSED ? 1 - axis : axis];
+    return copies * l->tensor[part]->shape[l->row[part]->cut == NN_SWAPPED ? 1 - axis : axis];
 }
 
 /* Sets *size = rows / shares if it is still unknown. `each`: the number of equal parts of the rows according to
@@ -31,24 +30,33 @@ static bool share(const nn_layer_loading *l, int64_t *size, nn_layer_part part, 
     if (*size) return true;
     if (rows % shares)
         return nn_fail(&l->to, "%s do not divide the %lld %s %s %s %s", who.text, (long long)(rows / each),
-                       l->row[part]->layout == NN_LAYER_TRANSPOSED ? "columns" : "rows",
+                       l->row[part]->cut == NN_SWAPPED ? "columns" : "rows",
                        each > 1 ? "that Q, K and V have each in" : "of", l->tensor[part]->name,
                        nn_layer_shape_words(2, l->tensor[part]->shape).text);
     *size = rows / shares;
     return true;
 }
 
+/* The part whose tensor has the rows of queries, keys and values; NN_LAYER_PARTS: each has its own. */
+static nn_layer_part packed_part(const nn_layer_loading *l)
+{
+    const nn_layer_name *row = l->row[NN_LAYER_Q_WEIGHT];
+    if (l->tensor[NN_LAYER_IN_WEIGHT]) return NN_LAYER_IN_WEIGHT;
+    return row && nn_layer_name_shares(row) ? NN_LAYER_Q_WEIGHT : NN_LAYER_PARTS;
+}
+
 /* Sizes that neither the metadata nor the caller give follow from the shapes and the number of heads. */
 static bool learn_heads(nn_layer_loading *l)
 {
     mha_layer_options *o = &l->options;
-    if (l->tensor[NN_LAYER_IN_WEIGHT]) {
+    nn_layer_part packed = packed_part(l);
+    if (packed < NN_LAYER_PARTS) {
         if (!o->kv_heads) o->kv_heads = o->heads;
-        int each = o->kv_heads == o->heads && size_of(l, NN_LAYER_IN_WEIGHT, 0) % 3 == 0 ? 3 : 1;
+        int each = o->kv_heads == o->heads && size_of(l, packed, 0) % 3 == 0 ? 3 : 1;
         nn_layer_words who = each > 1 ? nn_layer_say("%lld heads", (long long)o->heads)
                                       : nn_layer_say("%lld heads of Q and %lld each of K and V", (long long)o->heads,
                                                      (long long)o->kv_heads);
-        if (!share(l, &o->head_width, NN_LAYER_IN_WEIGHT, o->heads + 2 * o->kv_heads, each, who)) return false;
+        if (!share(l, &o->head_width, packed, o->heads + 2 * o->kv_heads, each, who)) return false;
         if (!o->value_head_width) o->value_head_width = o->head_width;
         return true;
     }
@@ -63,7 +71,7 @@ static void learn_widths(nn_layer_loading *l)
 {
     mha_layer_options *o = &l->options;
     bool fused = l->tensor[NN_LAYER_IN_WEIGHT];
-    if (l->modules && !o->width) { /* which may give results of another width than that of their queries */
+    if (nn_layer_is_spelled(l) && !o->width) { /* which may give results of another width than that of their queries */
         o->width = size_of(l, NN_LAYER_Q_WEIGHT, 1);
         o->out_width = l->tensor[NN_LAYER_OUT_WEIGHT] ? size_of(l, NN_LAYER_OUT_WEIGHT, 0) : 0;
     }
@@ -131,45 +139,58 @@ static bool learn_sizes(nn_layer_loading *l)
     return true;
 }
 
+/* The shape of a part in its tensor; of a list, of one head's. */
+static nn_shape shape_of(const nn_layer_loading *l, const nn_layer_name *row)
+{
+    const mha_layer_options *o = &l->options;
+    int64_t size[2];
+    nn_layer_part_shape(size, row->part, o);
+    return nn_cut_shape(row->cut, size[0] / nn_layer_copies(l, row), nn_layer_part_rank(row->part) > 1 ? size[1] : 0,
+                        &(nn_cut_sizes){.heads = o->heads, .kv_heads = o->kv_heads, .head_width = o->head_width});
+}
+
 /* Checks the shape of each tensor, in the layout of the file. */
 static bool check_shapes(const nn_layer_loading *l)
 {
     const mha_layer_options *o = &l->options;
+    if (o->heads % o->kv_heads)
+        return nn_fail(&l->to, "kv_heads: %lld do not divide the %lld heads", (long long)o->kv_heads,
+                       (long long)o->heads);
     for (const nn_layer_name *row = l->family->names; row->name; row++) {
         const nn_safetensors_tensor *tensor = row->part < NN_LAYER_PARTS ? l->tensor[row->part] : NULL;
         if (!tensor) continue;
-        int64_t plain[2];
-        int rank = file_rank(row);
-        nn_layer_part_shape(plain, row->part, o);
-        plain[0] /= nn_layer_copies(l, row);
-        const int64_t want[3][3] = {[NN_LAYER_DENSE] = {plain[0], plain[1]},
-                                    [NN_LAYER_TRANSPOSED] = {plain[1], plain[0]},
-                                    [NN_LAYER_LIFTED] = {1, 1, plain[0]}};
-        if (memcmp(tensor->shape, want[row->layout], (size_t)rank * sizeof *want[0]) == 0) continue;
+        nn_shape want = shape_of(l, row);
+        int64_t copies = nn_layer_copies(l, row), heads = row->part == NN_LAYER_K_NORM ? o->kv_heads : o->heads;
+        if (nn_layer_name_lists(row->name) && copies != heads)
+            return nn_fail(&l->to, "%s and its like are %lld, for %lld heads", tensor->name, (long long)copies,
+                           (long long)heads);
+        if (memcmp(tensor->shape, want.whole, (size_t)want.whole_rank * sizeof *want.whole) == 0) continue;
         nn_layer_words groups = {""};
         if (o->kv_heads != o->heads) groups = nn_layer_say(", %lld for keys and values,", (long long)o->kv_heads);
         return nn_fail(&l->to, "%s is %s, but %lld heads of width %lld%s need %s", tensor->name,
                        nn_layer_shape_words(tensor->rank, tensor->shape).text, (long long)o->heads,
-                       (long long)o->head_width, groups.text, nn_layer_shape_words(rank, want[row->layout]).text);
+                       (long long)o->head_width, groups.text, nn_layer_shape_words(want.whole_rank, want.whole).text);
     }
     return true;
 }
 
 /* ---- The layer -------------------------------------------------------------------------------------------------- */
 
-static bool fill_part(nn_layer_loading *l, mha_tensor to, const nn_layer_name *row, const nn_safetensors_tensor *tensor)
+/* Numbers of the file go one behind another to `to`, where the layer has the part. */
+static bool fill_part(nn_layer_loading *l, float *to, const nn_layer_name *row, const nn_safetensors_tensor *tensor)
 {
-    if (row->layout == NN_LAYER_TRANSPOSED) to = mha_tensor_swap(to, 0, 1);
-    mha_tensor from = to;
+    nn_shape shape = shape_of(l, row);
     float *numbers = nn_safetensors_floats(l->ctx, tensor);
     if (!numbers) {
         l->status = MHA_NO_MEMORY;
         return nn_fail(&l->to, "not enough memory for %s", tensor->name);
     }
-    from.data = numbers;
-    from.stride[from.rank - 1] = 1;
-    if (from.rank == 2) from.stride[0] = from.size[1];
-    mha_status status = mha_tensor_copy(l->ctx, to, from);
+    mha_tensor from = nn_shape_view(&shape, numbers, MHA_FLOAT32), dense = from;
+    int64_t count = 1;
+    dense.data = to;
+    for (int axis = from.rank - 1; axis >= 0; axis--) dense.stride[axis] = count, count *= from.size[axis];
+    mha_status status = mha_tensor_copy(l->ctx, dense, from);
+    for (int64_t i = 0; row->plus_one && i < count; i++) to[i] += 1;
     free(numbers);
     return !status || nn_fail(&l->to, "%s: %s", tensor->name, mha_context_error(l->ctx));
 }
@@ -180,12 +201,10 @@ static bool fill(nn_layer_loading *l, mha_layer *layer)
     for (int part = 0; part < NN_LAYER_PARTS; part++) {
         if (!l->tensor[part]) continue;
         const nn_layer_name *row = l->row[part];
-        mha_tensor to = nn_layer_part_of(&parts, (nn_layer_part)part);
-        to.size[0] /= nn_layer_copies(l, row);
-        for (int64_t head = 0; head < nn_layer_copies(l, row); head++) {
-            if (!fill_part(l, to, row, nn_layer_find(l, row->name, head))) return false;
-            to.data = (float *)to.data + to.size[0] * to.stride[0];
-        }
+        mha_tensor whole = nn_layer_part_of(&parts, (nn_layer_part)part);
+        int64_t copies = nn_layer_copies(l, row), count = whole.size[0] * (whole.rank > 1 ? whole.size[1] : 1) / copies;
+        for (int64_t head = 0; head < copies; head++)
+            if (!fill_part(l, (float *)whole.data + head * count, row, nn_layer_find(l, row->name, head))) return false;
     }
     return true;
 }
@@ -194,8 +213,9 @@ static bool fill(nn_layer_loading *l, mha_layer *layer)
 static bool agree(const nn_layer_loading *l, int64_t *heads, int64_t asked, const char *what)
 {
     if (asked && *heads && asked != *heads)
-        return nn_fail(&l->to, "%s has %lld %s, but %lld were requested", l->config->heads ? "config.json" : "the file",
-                       (long long)*heads, what, (long long)asked);
+        return nn_fail(&l->to, "%s has %lld %s, but %lld were requested",
+                       l->config->options.heads ? "config.json" : "the file", (long long)*heads, what,
+                       (long long)asked);
     if (asked) *heads = asked;
     return true;
 }
@@ -205,7 +225,7 @@ static bool agree(const nn_layer_loading *l, int64_t *heads, int64_t asked, cons
 static void count_own_heads(nn_layer_loading *l)
 {
     mha_layer_options *o = &l->options;
-    const char *format = nn_safetensors_metadata(l->file, "format");
+    const char *format = nn_safetensors_metadata(nn_layer_notes_of(l), "format");
     const nn_safetensors_tensor *in = l->tensor[NN_LAYER_IN_WEIGHT], *out = l->tensor[NN_LAYER_OUT_WEIGHT];
     int64_t D = o->head_width;
     if (!format || strcmp(format, "mha.vit") != 0 || D < 1 || !in || !out || in->rank != 2 || out->rank != 2) return;
@@ -234,15 +254,15 @@ static bool read_options(nn_layer_loading *l)
 {
     char why[240];
     mha_layer_options usual = MHA_LAYER_DEFAULTS;
-    l->options = usual;
-    l->options.causal = l->family->causal;
-    l->options.rotary_base = l->family->rotary_base;
-    if (!nn_layer_config_apply(&l->options, l->config, l->family, why, sizeof why)) return nn_fail(&l->to, "%s", why);
-    if (!nn_layer_notes_read(&l->options, l->file, why, sizeof why)) return nn_fail(&l->to, "%s", why);
+    usual.causal = l->family->causal;
+    usual.rotary_base = l->family->rotary_base;
+    l->options = *l->config->type ? l->config->options : usual;
+    l->options.width = l->options.key_width = l->options.value_width = 0; /* which the tensors show */
+    if (!nn_layer_notes_read(&l->options, nn_layer_notes_of(l), why, sizeof why)) return nn_fail(&l->to, "%s", why);
     if (!nn_layer_config_agrees(&l->options, l->config, "the file's metadata", why, sizeof why))
         return nn_fail(&l->to, "%s", why);
     count_own_heads(l);
-    if (l->modules && l->modules->heads && !count_list(l)) return false;
+    if (l->modules->heads && !count_list(l)) return false;
     if (l->caller.rotary_base != 0) l->options.rotary_base = l->caller.rotary_base;
     if (!nn_layer_config_agrees(&l->options, l->config, "the options", why, sizeof why))
         return nn_fail(&l->to, "%s", why);
@@ -254,36 +274,72 @@ static bool read_options(nn_layer_loading *l)
 static void name_sources(const nn_layer_loading *l, nn_layer_file *out)
 {
     const nn_layer_config *c = l->config;
-    bool causal = nn_safetensors_metadata(l->file, "causal"), base = nn_safetensors_metadata(l->file, "rotary_base");
-    out->heads_from = l->caller.heads ? MHA_LAYER_FROM_OPTIONS
-                      : l->own_heads  ? MHA_LAYER_FROM_TENSORS
-                      : c->heads      ? MHA_LAYER_FROM_CONFIG
-                                      : MHA_LAYER_FROM_METADATA;
-    out->causal_from = c->causal_said                            ? MHA_LAYER_FROM_CONFIG
-                       : causal                                  ? MHA_LAYER_FROM_METADATA
-                       : l->modules && l->modules->family.causal ? MHA_LAYER_FROM_TENSORS
-                                                                 : MHA_LAYER_FROM_FAMILY;
+    bool causal = nn_safetensors_metadata(nn_layer_notes_of(l), "causal"),
+         base = nn_safetensors_metadata(nn_layer_notes_of(l), "rotary_base");
+    out->heads_from = l->caller.heads    ? MHA_LAYER_FROM_OPTIONS
+                      : l->own_heads     ? MHA_LAYER_FROM_TENSORS
+                      : c == &l->made    ? MHA_LAYER_FROM_FAMILY
+                      : c->options.heads ? MHA_LAYER_FROM_CONFIG
+                                         : MHA_LAYER_FROM_METADATA;
+    out->causal_from = c->causal_said                                ? MHA_LAYER_FROM_CONFIG
+                       : causal                                      ? MHA_LAYER_FROM_METADATA
+                       : nn_layer_is_spelled(l) && l->family->causal ? MHA_LAYER_FROM_TENSORS
+                                                                     : MHA_LAYER_FROM_FAMILY;
     out->rotary_from = l->caller.rotary_base != 0 ? MHA_LAYER_FROM_OPTIONS
                        : c->rotary_said           ? MHA_LAYER_FROM_CONFIG
                        : base                     ? MHA_LAYER_FROM_METADATA
                                                   : MHA_LAYER_FROM_FAMILY;
 }
 
+/* Scaled frequencies in place of the base. Those that depend on the length of a sequence are given as a table of the lengths
+ * that have the same ones: a position beyond it is an error. */
+static bool scale_rotary(nn_layer_loading *l, nn_layer_file *out, mha_layer_options *o)
+{
+    const nn_attention_config *a = &l->config->attention;
+    float frequencies[NN_ROTARY_MOST];
+    const char *problem = *l->config->type ? nn_attention_problem(a, o->head_width) : NULL;
+    int64_t w = o->rotary_width ? o->rotary_width : o->head_width, rows = a->rotary.trained;
+    if (problem) return nn_fail(&l->to, "config.json: %s", problem);
+    if (!(o->rotary_base > 0) || a->rotary.scaling == NN_ROTARY_AS_IS) return true;
+    float multiplier = (float)nn_rotary_frequencies(frequencies, a, w, 0);
+    bool varies = a->rotary.scaling == NN_ROTARY_DYNAMIC || a->rotary.scaling == NN_ROTARY_LONG;
+    mha_tensor scaled = mha_tensor_1d(frequencies, MHA_FLOAT32, w / 2);
+    o->rotary_base = 0;
+    if (!varies) {
+        memcpy(out->frequencies, frequencies, sizeof frequencies);
+        o->rotary_frequencies = mha_tensor_1d(out->frequencies, MHA_FLOAT32, w / 2);
+        o->rotary_multiplier = multiplier;
+        return true;
+    }
+    if (rows > NN_LAYER_SIZE_MAX / w || !(out->tables = malloc((size_t)(rows * w) * sizeof *out->tables))) {
+        l->status = MHA_NO_MEMORY;
+        return nn_fail(&l->to, "not enough memory for the angles of %lld positions", (long long)rows);
+    }
+    o->rotary_cos = mha_tensor_2d(out->tables, MHA_FLOAT32, rows, w / 2);
+    o->rotary_sin = mha_tensor_2d(out->tables + rows * (w / 2), MHA_FLOAT32, rows, w / 2);
+    return !mha_rotary_tables_from(l->ctx, o->rotary_cos, o->rotary_sin, scaled, (double)multiplier) ||
+           nn_fail(&l->to, "%s", mha_context_error(l->ctx));
+}
+
 /* Creates the layer and fills it. */
 static bool build(nn_layer_loading *l, nn_layer_file *out)
 {
-    mha_status status = mha_layer_create(l->ctx, &out->layer, &l->options, NULL);
+    mha_layer_options options = l->options;
+    if (!scale_rotary(l, out, &options)) return false;
+    mha_status status = mha_layer_create(l->ctx, &out->layer, &options, NULL);
     if (status == MHA_NO_MEMORY) l->status = status;
     if (status) return nn_fail(&l->to, "%s", mha_context_error(l->ctx));
+    out->rotary_base = l->options.rotary_base;
+    memcpy(out->type, l->config->type, sizeof out->type);
     snprintf(out->prefix, sizeof out->prefix, "%s", l->prefix);
     name_sources(l, out);
     return fill(l, out->layer);
 }
 
-bool nn_layer_file_read(nn_layer_file *out, mha_context *ctx, const nn_safetensors *from, const char *name,
+static bool read_shards(nn_layer_file *out, mha_context *ctx, const nn_shards *from, const char *name,
                         const nn_layer_file_options *options, char *error, size_t error_size)
 {
-    const nn_layer_config none = {.scale = NAN};
+    const nn_layer_config none = {.options = MHA_LAYER_DEFAULTS};
     nn_layer_loading l = {.ctx = ctx, .file = from, .to = {name, error, error_size}, .status = MHA_BAD_FILE};
     if (options) l.caller = *options;
     l.config = l.caller.config ? l.caller.config : &none;
@@ -297,20 +353,35 @@ bool nn_layer_file_read(nn_layer_file *out, mha_context *ctx, const nn_safetenso
     *out = (nn_layer_file){.status = MHA_BAD_FILE};
     if (strlen(l.prefix) > NN_LAYER_PREFIX_MAX)
         return nn_fail(&l.to, "the prefix is longer than %d bytes", NN_LAYER_PREFIX_MAX);
-    if (!nn_layer_find_family(&l)) return false;
+    bool ok = nn_layer_find_family(&l);
     out->family = l.family;
     out->modules = l.modules;
-    bool ok = nn_layer_bind(&l) && read_options(&l) && nn_layer_check_groups(&l) && learn_sizes(&l) &&
-              check_shapes(&l) && build(&l, out);
+    ok = ok && nn_layer_bind(&l) && read_options(&l) && nn_layer_check_groups(&l) && learn_sizes(&l) &&
+         check_shapes(&l) && build(&l, out);
     out->status = ok ? MHA_OK : l.status;
     if (!ok) nn_layer_file_free(out);
     return ok;
 }
 
+bool nn_layer_file_read(nn_layer_file *out, mha_context *ctx, const nn_safetensors *from, const char *name,
+                        const nn_layer_file_options *options, char *error, size_t error_size)
+{
+    nn_safetensors *file = (nn_safetensors *)(uintptr_t)from;
+    return read_shards(out, ctx, &(nn_shards){&file, 1}, name, options, error, error_size);
+}
+
 bool nn_layer_file_load(nn_layer_file *out, mha_context *ctx, const char *path, const nn_layer_file_options *options,
                         char *error, size_t error_size)
 {
+    struct stat about;
     *out = (nn_layer_file){.status = MHA_BAD_FILE};
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode)) {
+        nn_shards shards;
+        if (!nn_shards_open(&shards, path, true, error, error_size)) return false;
+        bool ok = read_shards(out, ctx, &shards, path, options, error, error_size);
+        nn_shards_close(&shards);
+        return ok;
+    }
     nn_safetensors *from;
     nn_safetensors_open(&from, path, error, error_size);
     bool ok = from && nn_layer_file_read(out, ctx, from, path, options, error, error_size);
@@ -325,4 +396,6 @@ void nn_layer_file_free(nn_layer_file *file)
     if (file->modules) file->family = NULL; /* which is part of them */
     free(file->modules);
     file->modules = NULL;
+    free(file->tables);
+    file->tables = NULL;
 }

@@ -45,7 +45,11 @@ typedef struct nn_layer_file {
     mha_layer *layer;
     mha_status status;
     const nn_layer_family *family;
-    nn_layer_modules *modules; /* NULL, or what `family` is part of */
+    nn_layer_modules *modules;         /* NULL, or what `family` is part of */
+    char type[NN_LAYER_CONFIG_TEXT];   /* the model_type that config.json or the tensors say; "" for none */
+    double rotary_base;                /* 0: none */
+    float frequencies[NN_ROTARY_MOST]; /* of a scaled rotary embedding */
+    float *tables;                     /* NULL, or the angles of one that holds for some positions alone */
     mha_layer_source heads_from, causal_from, rotary_from;
     char prefix[NN_LAYER_PREFIX_MAX + 1];
 } nn_layer_file;

@@ -8,20 +8,24 @@
 /* The state of loading. */
 typedef struct nn_layer_loading {
     mha_context *ctx;
-    const nn_safetensors *file;
+    const nn_shards *file;
     const char *prefix;
     char common[NN_LAYER_PREFIX_MAX + 1]; /* the prefix, if the caller gave none but all names have it */
     nn_failure to;
     nn_layer_file_options caller;  /* with the names for messages filled in */
     const nn_layer_config *config; /* an empty one if there is none */
+    nn_layer_config made;          /* one that the tensors say */
     const nn_layer_family *family;
-    nn_layer_modules *modules;                           /* NULL: the family is one of the tables */
+    nn_layer_modules *modules;                           /* which `family` is part of */
     const nn_layer_name *row[NN_LAYER_PARTS];            /* by part; NULL: the family has none */
     const nn_safetensors_tensor *tensor[NN_LAYER_PARTS]; /* by part; NULL: the file has none */
     mha_layer_options options;
     mha_status status; /* of a failure */
     bool own_heads;    /* counted from the shapes */
 } nn_layer_loading;
+
+/* Whether the names are those of modules (modules.h), of no family's tables. */
+static inline bool nn_layer_is_spelled(const nn_layer_loading *l) { return l->family && !l->family->place.family; }
 
 /* ---- bind.c ------------------------------------------------------------------------------------------------------ */
 
@@ -33,6 +37,9 @@ bool nn_layer_check_groups(nn_layer_loading *l);
 
 /* The tensor of a name of the family: that of a head, if it is a list. */
 const nn_safetensors_tensor *nn_layer_find(const nn_layer_loading *l, const char *name, int64_t head);
+
+/* The metadata of the file; of several, of the first. */
+static inline const nn_safetensors *nn_layer_notes_of(const nn_layer_loading *l) { return l->file->file[0]; }
 
 /* How many tensors a part has: one for each head if it is a list. */
 int64_t nn_layer_copies(const nn_layer_loading *l, const nn_layer_name *row);

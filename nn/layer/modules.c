@@ -100,7 +100,7 @@ static const nn_layer_part biases[NN_LAYER_MODULES] = {NN_LAYER_Q_BIAS, NN_LAYER
                                                        NN_LAYER_OUT_BIAS};
 
 typedef struct search {
-    const nn_safetensors *file;
+    const nn_shards *file;
     const char *prefix;
     const nn_layer_map *map;
     const nn_failure *to;
@@ -127,18 +127,17 @@ static const nn_safetensors_tensor *find(const search *s, const char *list, cons
     join(open, list, name, end);
     int length = snprintf(full, sizeof full, "%s", s->prefix);
     nn_layer_name_of_head(full + length, sizeof full - (size_t)length, open, head);
-    return nn_safetensors_find(s->file, full);
+    return nn_shards_find(s->file, full);
 }
 
-static void add_row(search *s, const char *list, const char *name, const char *end, nn_layer_part part,
-                    nn_layer_layout layout)
+static void add_row(search *s, const char *list, const char *name, const char *end, nn_layer_part part, nn_cut cut)
 {
     nn_layer_modules *m = s->m;
     if (m->rows + 1 >= NN_LAYER_NAMES) return; /* the last one ends the list; eight parts and a few masks fit */
     char *text = m->name[m->rows];
     join(text, list, name, end);
     bool weight = part == NN_LAYER_Q_WEIGHT || part == NN_LAYER_K_WEIGHT || part == NN_LAYER_V_WEIGHT;
-    m->family.names[m->rows++] = (nn_layer_name){text, part, layout, !weight};
+    m->family.names[m->rows++] = (nn_layer_name){.name = text, .part = part, .cut = cut, .optional = !weight};
 }
 
 /* The rows of a linear layer, and its name for the title. A bias that only some projections have is an optional part. */
@@ -150,8 +149,8 @@ static void add_module(search *s, const char *list, const char *name, int role)
     char *open = strstr(shown, "{h}");
     if (open) memmove(open + 1, open + 3, strlen(open + 3) + 1), *open = 'N';
     snprintf(s->m->title + used, sizeof s->m->title - used, "%s%s", used ? ", " : "", shown);
-    add_row(s, list, name, ".weight", weights[role], NN_LAYER_DENSE);
-    add_row(s, list, name, ".bias", biases[role], NN_LAYER_DENSE);
+    add_row(s, list, name, ".weight", weights[role], NN_WHOLE);
+    add_row(s, list, name, ".bias", biases[role], NN_WHOLE);
 }
 
 /* ---- Names of the caller ---------------------------------------------------------------------------------------- */
@@ -166,17 +165,17 @@ static bool add_mapped(search *s, int role)
                        (int)(sizeof name - sizeof ".weight"));
     snprintf(name, sizeof name, "%s", given);
     if (find(s, "", name, ".weight", 0)) return add_module(s, "", name, role), true;
-    nn_layer_layout layout = NN_LAYER_DENSE;
+    nn_cut cut = NN_WHOLE;
     if (!find(s, "", name, "", 0) && length > 2 && strcmp(name + length - 2, ".T") == 0) {
         name[length - 2] = '\0';
-        layout = NN_LAYER_TRANSPOSED;
+        cut = NN_SWAPPED;
     }
     size_t used = strlen(s->m->title);
     snprintf(s->m->title + used, sizeof s->m->title - used, "%s%s", used ? ", " : "", given);
-    if (find(s, "", name, "", 0)) return add_row(s, "", name, "", weights[role], layout), true;
-    if (layout == NN_LAYER_TRANSPOSED && find(s, "", name, ".weight", 0)) {
-        add_row(s, "", name, ".weight", weights[role], layout);
-        add_row(s, "", name, ".bias", biases[role], NN_LAYER_DENSE);
+    if (find(s, "", name, "", 0)) return add_row(s, "", name, "", weights[role], cut), true;
+    if (cut == NN_SWAPPED && find(s, "", name, ".weight", 0)) {
+        add_row(s, "", name, ".weight", weights[role], cut);
+        add_row(s, "", name, ".bias", biases[role], NN_WHOLE);
         return true;
     }
     return nn_fail(s->to, "%s: there is no tensor \"%s%s.weight\" or \"%s%s\"", s->map->word[role], s->prefix, name,
@@ -269,7 +268,7 @@ static bool find_masks(search *s, const char *list)
                 if (!is_causal(t)) return nn_fail(s->to, "%s is not a causal mask, and no other is known", t->name);
                 seen = s->m->family.causal = true;
             }
-            if (seen) add_row(s, where, masks[n], "", NN_LAYER_IGNORED, NN_LAYER_DENSE);
+            if (seen) add_row(s, where, masks[n], "", NN_LAYER_IGNORED, NN_WHOLE);
         }
     return true;
 }
@@ -325,8 +324,8 @@ static bool search_all(search *s)
     return find_masks(s, list);
 }
 
-bool nn_layer_modules_find(nn_layer_modules **found, const nn_safetensors *file, const char *prefix,
-                           const nn_layer_map *map, const nn_failure *to)
+bool nn_layer_modules_find(nn_layer_modules **found, const nn_shards *file, const char *prefix, const nn_layer_map *map,
+                           const nn_failure *to)
 {
     search s = {.file = file, .prefix = prefix, .map = map, .to = to};
     *found = NULL;

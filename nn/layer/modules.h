@@ -37,8 +37,8 @@ typedef struct nn_layer_modules {
 
 /* Looks for such a layer. Sets *found to it, to be freed with free, or to NULL if there is none. Returns false on error,
  * with a line for `to`. */
-bool nn_layer_modules_find(nn_layer_modules **found, const nn_safetensors *file, const char *prefix,
-                           const nn_layer_map *map, const nn_failure *to);
+bool nn_layer_modules_find(nn_layer_modules **found, const nn_shards *file, const char *prefix, const nn_layer_map *map,
+                           const nn_failure *to);
 
 /* The length of the prefix, if a tensor's name is that of the weight of such a layer's queries (of its first head, in a
  * list); otherwise 0. */

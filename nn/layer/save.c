@@ -14,7 +14,10 @@ static bool get(const nn_layer_file *file, size_t n, float *block, const nn_laye
     for (*row = file->family->names; (*row)->name; ++*row) {
         if ((*row)->part >= NN_LAYER_PARTS) continue;
         mha_tensor part = nn_layer_part_of(&parts, (*row)->part);
-        int64_t heads = nn_layer_name_lists((*row)->name) ? mha_layer_shape(file->layer)->heads : 1;
+        const mha_layer_options *o = mha_layer_shape(file->layer);
+        int64_t heads = !nn_layer_name_lists((*row)->name) ? 1
+                        : (*row)->part == NN_LAYER_K_NORM  ? o->kv_heads
+                                                           : o->heads;
         if (!part.data) continue;
         if (n >= (size_t)heads) {
             n -= (size_t)heads;
@@ -23,8 +26,8 @@ static bool get(const nn_layer_file *file, size_t n, float *block, const nn_laye
         *head = (int64_t)n;
         part.size[0] /= heads;
         part.data = (float *)part.data + *head * part.size[0] * part.stride[0];
-        if ((*row)->layout == NN_LAYER_LIFTED) part = mha_tensor_3d(part.data, part.type, 1, 1, part.size[0]);
-        if ((*row)->layout == NN_LAYER_TRANSPOSED) part = mha_tensor_swap(part, 0, 1);
+        if ((*row)->cut == NN_LIFTED) part = mha_tensor_3d(part.data, part.type, 1, 1, part.size[0]);
+        if ((*row)->cut == NN_SWAPPED) part = mha_tensor_swap(part, 0, 1);
         *view = part;
         return true;
     }
@@ -42,6 +45,9 @@ mha_tensor nn_layer_file_item(const nn_layer_file *file, size_t n, float *block)
 
 bool nn_layer_file_items(nn_layer_items *out, const nn_layer_file *file, float *block, const char *before)
 {
+    static const char *const words[NN_LAYER_PARTS] = {
+        [NN_LAYER_Q_WEIGHT] = "q", [NN_LAYER_K_WEIGHT] = "k", [NN_LAYER_V_WEIGHT] = "v",
+        [NN_LAYER_Q_BIAS] = "q",   [NN_LAYER_K_BIAS] = "k",   [NN_LAYER_V_BIAS] = "v"};
     const nn_layer_name *row;
     mha_tensor view;
     int64_t head;
@@ -57,6 +63,8 @@ bool nn_layer_file_items(nn_layer_items *out, const nn_layer_file *file, float *
     for (; get(file, out->count, block, &row, &head, &view); names += longest) {
         int length = snprintf(names, longest, "%s%s", before, file->prefix);
         nn_layer_name_of_head(names + length, longest - (size_t)length, row->name, head);
+        if (nn_layer_name_shares(row)) /* the parts of a tensor by their own names */
+            length = (int)strlen(names), snprintf(names + length, longest - (size_t)length, ".%s", words[row->part]);
         out->item[out->count++] = nn_safetensors_item_view(names, view);
     }
     return true;
@@ -92,7 +100,9 @@ bool nn_layer_file_save(const mha_layer *layer, const char *path, char *error, s
         snprintf(error, error_size, "%s: the layer has %s, which layer files cannot express", path, reason);
         return false;
     }
-    nn_layer_file file = {.layer = (mha_layer *)(uintptr_t)layer, .family = nn_layer_family_to_save(layer)};
+    nn_layer_family family;
+    nn_layer_family_to_save(&family, layer);
+    nn_layer_file file = {.layer = (mha_layer *)(uintptr_t)layer, .family = &family};
     if (!nn_layer_file_items(&items, &file, NULL, "")) {
         snprintf(error, error_size, "%s: not enough memory", path);
         return false;

@@ -141,7 +141,7 @@ static const char *input_problem(const nn_input_config *in, char *text, size_t r
     return NULL;
 }
 
-static const char *attention_problem(const nn_attention_config *a, int64_t D)
+const char *nn_attention_problem(const nn_attention_config *a, int64_t D)
 {
     int64_t w = a->rotary_width ? a->rotary_width : D;
     if (a->window_left < MHA_UNLIMITED || a->window_right < MHA_UNLIMITED) return "a window must not be negative";
@@ -195,7 +195,7 @@ static const char *blocks_problem(const nn_blocks_config *b, char *text, size_t 
     const char *problem = heads_problem(b, text, room);
     if (problem) return problem;
     for (int n = 0; n < NN_ATTENTION_KINDS; n++)
-        if ((problem = attention_problem(&b->attention[n], nn_blocks_head_width(b)))) return problem;
+        if ((problem = nn_attention_problem(&b->attention[n], nn_blocks_head_width(b)))) return problem;
     if (b->experts < 0 || b->experts > 1 << 12 || (b->experts && (b->experts_used < 1 || b->experts_used > b->experts)))
         return "of up to 4096 experts each token uses at least one";
     if (b->clamp > 0 && !(b->experts && b->gated)) return "only gated experts are clamped";

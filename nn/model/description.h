@@ -226,6 +226,9 @@ nn_description nn_description_default(void);
 /* What makes no sense, in a few words, which may lie in `text`; NULL if all does. */
 const char *nn_description_problem(const nn_description *d, char *text, size_t room);
 
+/* The same of one kind of attention, with heads of width D. */
+const char *nn_attention_problem(const nn_attention_config *a, int64_t D);
+
 /* ---- Questions -------------------------------------------------------------------------------------------------- */
 
 /* The stack that the output is read from. */

@@ -124,11 +124,11 @@ mha_status mha_layer_file_about(mha_context *ctx, const mha_layer_file *file, mh
     const mha_layer_options *o = mha_layer_shape(file->file.layer);
     mha_layer_file_info all = {.family = file->file.family->title,
                                .config = file->config_path,
-                               .model_type = file->config.type,
+                               .model_type = *file->config_path ? file->file.type : "",
                                .heads = o->heads,
                                .kv_heads = o->kv_heads,
                                .causal = o->causal,
-                               .rotary_base = o->rotary_base,
+                               .rotary_base = file->file.rotary_base,
                                .heads_from = file->file.heads_from,
                                .causal_from = file->file.causal_from,
                                .rotary_from = file->file.rotary_from};

@@ -18,6 +18,9 @@ const nn_key nn_bert_keys[] = {
     {0},
 };
 
+/* Of layers, that is: whole models with it are refused. */
+const nn_key nn_is_decoder_keys[] = {{"is_decoder", NN_TRUTH, NN_E(blocks.causal), "false", NULL}, {0}};
+
 const nn_name nn_bert_names[] = {
     {.name = "embeddings.word_embeddings.weight", .part = NN_TOKENS, .encoder = true},
     {.name = "embeddings.position_embeddings.weight", .part = NN_POSITIONS, .encoder = true},
@@ -122,7 +125,7 @@ static const char *const unused[] = {"cls.predictions.bias",
 
 const nn_family nn_family_bert = {
     .type = "bert",
-    .keys = {nn_bert_keys},
+    .keys = {nn_bert_keys, nn_is_decoder_keys},
     .names = {nn_bert_names},
     .prefix = "bert.",
     .unused = unused,

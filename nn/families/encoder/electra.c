@@ -45,7 +45,7 @@ static const char *const unused[] = {"generator_lm_head.weight", "generator_lm_h
 
 const nn_family nn_family_electra = {
     .type = "electra",
-    .keys = {nn_bert_keys, keys},
+    .keys = {nn_bert_keys, nn_is_decoder_keys, keys},
     .names = {names, nn_bert_names},
     .prefix = "electra.",
     .unused = unused,

@@ -35,15 +35,15 @@ static const nn_name class_names[] = {
 static const char *const unused[] = {"lm_head.bias",        "lm_head.decoder.weight", "lm_head.decoder.bias",
                                      "pooler.dense.weight", "pooler.dense.bias",      NULL};
 
-#define ROBERTA(model_type)                                                                               \
-    {                                                                                                     \
-        .type = model_type, .keys = {nn_bert_keys, keys}, .names = {nn_bert_names}, .prefix = "roberta.", \
-        .unused = unused, .heads = {                                                                      \
-            {"ForMaskedLM", {nn_masked_keys, masked_keys}, masked_names, NULL},                           \
-            {"ForSequenceClassification", {nn_class_keys}, class_names, NULL},                            \
-            {"ForTokenClassification", {nn_row_keys, nn_named_keys}, nn_token_names, NULL},               \
-            {"ForQuestionAnswering", {nn_row_keys}, nn_span_names, NULL}                                  \
-        }                                                                                                 \
+#define ROBERTA(model_type)                                                                             \
+    {                                                                                                   \
+        .type = model_type, .keys = {nn_bert_keys, nn_is_decoder_keys, keys}, .names = {nn_bert_names}, \
+        .prefix = "roberta.", .unused = unused, .heads = {                                              \
+            {"ForMaskedLM", {nn_masked_keys, masked_keys}, masked_names, NULL},                         \
+            {"ForSequenceClassification", {nn_class_keys}, class_names, NULL},                          \
+            {"ForTokenClassification", {nn_row_keys, nn_named_keys}, nn_token_names, NULL},             \
+            {"ForQuestionAnswering", {nn_row_keys}, nn_span_names, NULL}                                \
+        }                                                                                               \
     }
 
 const nn_family nn_family_roberta = ROBERTA("roberta");

@@ -24,12 +24,18 @@ static nn_safetensors_item tensor(const char *name, int rank, int64_t a, int64_t
 /* A layer of Llama's names, twice, as layers 0 and 1 of a model; its input; one of BERT's and one of BART's. */
 static bool prepare(void)
 {
-    char error[300] = "", names[16][60];
+    char error[300] = "", names[24][60];
     static const char *const llama[] = {"q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight"};
     static const char *const bert[] = {"self.query", "self.key", "self.value", "output.dense"};
+<<<<<<< HEAD:tests/cli/layer/test_layer_config.c
     static const char *const bart[] = {"q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"};
     nn_safetensors_item items[16], input = tensor("query", 3, 2, TOKENS, M);
     bool ok = !nn_safetensors_write("x", &input, 1, NULL, 0, error, sizeof error);
+=======
+    static const char *const bart[] = {"q_proj", "k_proj", "v_proj", "out_proj"};
+    nn_safetensors_item items[24], input = tensor("query", 3, 2, TOKENS, M);
+    bool ok = nn_safetensors_write("x", &input, 1, NULL, 0, error, sizeof error);
+>>>>>>> e9f060a (layer: open layers of a model by the tables of its family):tests/cli/test_layer_config.c
     for (int i = 0; i < 8; i++) { /* four heads of width 2, two of keys and values */
         snprintf(names[i], sizeof names[i], "layers.%d.self_attn.%s", i / 4, llama[i % 4]);
         items[i] = tensor(names[i], 2, i % 4 == 1 || i % 4 == 2 ? M / 2 : M, M, 0);
@@ -39,14 +45,23 @@ static bool prepare(void)
         snprintf(names[i], sizeof names[i], "%s.%s", bert[i / 2], i % 2 ? "bias" : "weight");
         items[i] = i % 2 ? tensor(names[i], 1, M, 0, 0) : tensor(names[i], 2, M, M, 0);
     }
+<<<<<<< HEAD:tests/cli/layer/test_layer_config.c
     ok = ok && !nn_safetensors_write("bert", items, 8, NULL, 0, error, sizeof error);
     for (int i = 0; i < 12; i++) {
+=======
+    ok = ok && nn_safetensors_write("bert", items, 8, NULL, 0, error, sizeof error);
+    for (int i = 0; i < 24; i++) {
+>>>>>>> e9f060a (layer: open layers of a model by the tables of its family):tests/cli/test_layer_config.c
         static const char *const places[] = {"encoder.layers.0.self_attn.", "decoder.layers.0.self_attn.",
                                              "decoder.layers.0.encoder_attn."};
-        snprintf(names[i], sizeof names[i], "%s%s", places[i / 4], bart[i % 4]);
-        items[i] = tensor(names[i], 2, M, M, 0);
+        snprintf(names[i], sizeof names[i], "%s%s.%s", places[i / 8], bart[i % 4], i % 8 < 4 ? "weight" : "bias");
+        items[i] = i % 8 < 4 ? tensor(names[i], 2, M, M, 0) : tensor(names[i], 1, M, 0, 0);
     }
+<<<<<<< HEAD:tests/cli/layer/test_layer_config.c
     ok = ok && !nn_safetensors_write("bart", items, 12, NULL, 0, error, sizeof error);
+=======
+    ok = ok && nn_safetensors_write("bart", items, 24, NULL, 0, error, sizeof error);
+>>>>>>> e9f060a (layer: open layers of a model by the tables of its family):tests/cli/test_layer_config.c
     return expect(ok, "%s", error);
 }
 
@@ -137,17 +152,16 @@ TEST(what_it_says_counts)
 /* Whatever the order of the keys, each layer gets its own. */
 TEST(layers_that_differ)
 {
-    static const char mixed[] = "{\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 70000}, "
-                                "\"sliding_attention\": {\"rope_theta\": 90}},"
-                                "\"sliding_window\": 3, \"layer_types\": [\"full_attention\", \"sliding_attention\"], "
-                                "\"model_type\": \"qwen2\"," SIZES "}";
+    static const char mixed[] =
+        "{\"rope_parameters\": {\"rope_theta\": 70000}, \"sliding_window\": 3, "
+        "\"layer_types\": [\"full_attention\", \"sliding_attention\"], \"model_type\": \"ministral\"," SIZES "}";
     static const char says[] =
-        "llama: llama names; 4 heads of width 2, 2 for keys and values; causal; rotary base 90, half-split; "
-        "window of 2 keys before the query; config.json: qwen2\n";
+        "llama: llama names; 4 heads of width 2, 2 for keys and values; causal; rotary base 70000, half-split; "
+        "window of 2 keys before the query; config.json: ministral\n";
     if (!prepare()) return;
     SAME(mixed, LLAMA,
          "llama: llama names; 4 heads of width 2, 2 for keys and values; causal; rotary base 70000, half-split; "
-         "config.json: qwen2",
+         "config.json: ministral",
          LLAMA "--heads 4 --rotary-base 70000");
     write_config(mixed);
     const said *it = layer(SECOND);
@@ -189,12 +203,16 @@ TEST(scales_and_parts)
     expect(it->status == 0 && strstr(it->err, "rotary base 1000, half-split; scale 0.3; config.json: granite\n"),
            "exit %d: %s", it->status, it->err);
     write_config(
-        "{\"model_type\": \"cohere\", \"num_attention_heads\": 2, \"partial_rotary_factor\": 0.5, \"head_dim\": 4, "
+        "{\"model_type\": \"stablelm\", \"num_attention_heads\": 2, \"partial_rotary_factor\": 0.5, \"head_dim\": 4, "
         "\"num_key_value_heads\": 1}");
     it = layer(LLAMA);
     expect(it->status == 0 && strstr(it->err, "2 heads of width 4, 1 for keys and values; causal; rotary base 10000, "
-                                              "interleaved, on 2 elements per head; config.json: cohere\n"),
+                                              "half-split, on 2 elements per head; config.json: stablelm\n"),
            "exit %d: %s", it->status, it->err);
+    write_config("{\"model_type\": \"cohere\", " SIZES "}");
+    it = layer(LLAMA);
+    expect(it->status == 0 && strstr(it->err, "rotary base 500000, interleaved; config.json: cohere\n"), "exit %d: %s",
+           it->status, it->err);
     unlink("y");
 }
 
@@ -209,8 +227,9 @@ TEST(contradictions)
            "llama: layers.0.self_attn.k_proj.weight is (4,8), but 4 heads of width 2 need (8,8)");
     REFUSE("{\"model_type\": \"llama\", \"num_attention_heads\": 4, \"hidden_size\": 16}", LLAMA,
            "llama: width is 16 in config.json, but 8 in the tensors");
-    REFUSE("{\"model_type\": \"gpt2\", \"n_head\": 4}", LLAMA,
-           "llama: config.json has model_type gpt2, with tensor names of gpt2, but the file has those of llama");
+    REFUSE(
+        "{\"model_type\": \"gpt2\", \"n_head\": 4}", LLAMA,
+        "llama: config.json has model_type gpt2, whose layers have c_attn.weight, but the file has the names of llama");
     REFUSE("{\"model_type\": \"bert\", \"num_attention_heads\": 2, \"is_decoder\": false}", "bert x -o y --causal",
            "layer: config.json has is_decoder false, but --causal was given");
     REFUSE("{\"model_type\": \"bert\", \"num_attention_heads\": 2, \"is_decoder\": true}", "bert x -o y --no-causal",
@@ -225,47 +244,105 @@ TEST(contradictions)
 
 #define NOT_IT "; --config none ignores the file"
 
+/* What the model's layers have, and a file without it would not. */
+TEST(scaled_rotary_embeddings)
+{
+    static const struct {
+        const char *scaling, *says;
+    } all[] = {
+        {"{\"rope_type\": \"linear\", \"factor\": 2.0}", "rotary base 10000 with scaled frequencies, half-split;"},
+        {"{\"type\": \"dynamic\", \"factor\": 2.0}", "scaled frequencies, half-split, up to 64 tokens;"},
+        {"{\"rope_type\": \"yarn\", \"factor\": 8.0, \"original_max_position_embeddings\": 16}", "with scaled"},
+        {"{\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
+         "\"original_max_position_embeddings\": 16}",
+         "with scaled frequencies"},
+    };
+    char config[500];
+    if (!prepare()) return;
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++) {
+        snprintf(config, sizeof config,
+                 "{\"model_type\": \"llama\", " SIZES ", \"max_position_embeddings\": 64, \"rope_scaling\": %s}",
+                 all[n].scaling);
+        write_config(config);
+        const said *it = layer(LLAMA);
+        expect(it->status == 0 && strstr(it->err, all[n].says), "%s: exit %d: %s", all[n].scaling, it->status, it->err);
+        unlink("y");
+        REFUSE(config, LLAMA "--rotary-base 500", "llama: rotary_base is 10000 in config.json, but 500 in the options");
+    }
+}
+
+/* Tensors that a model of this type does not have, and tensors that it lacks. */
+TEST(other_tensors_than_the_models)
+{
+    if (!prepare()) return;
+    REFUSE("{\"model_type\": \"qwen2\", " SIZES "}", LLAMA, "llama: layers.0.self_attn.q_proj.bias is missing");
+    REFUSE("{\"model_type\": \"bart\", \"encoder_attention_heads\": 4}", LLAMA,
+           "llama: tensor \"layers.0.self_attn.o_proj.weight\" does not belong to an attention layer with the names of "
+           "bart");
+    REFUSE("{\"model_type\": \"llama\", " SIZES "}", "llama x -o y --prefix layers.2.self_attn. ",
+           "llama: no tensor under the prefix \"layers.2.self_attn.\" belongs to an attention layer; there are 2, from "
+           "\"layers.0.self_attn.\" to \"layers.1.self_attn.\"");
+    REFUSE("{\"model_type\": \"llama\", \"num_hidden_layers\": 1, " SIZES "}", SECOND,
+           "config.json: there is no layer 1; the model has 1; --config none ignores the file");
+    REFUSE("{\"model_type\": \"llama\", " SIZES "}", LLAMA "--map q=q_proj",
+           "llama: config.json has model_type llama, whose layers have names of their own, not those that were given");
+}
+
 TEST(what_cannot_be_done)
 {
     if (!prepare()) return;
     REFUSE("{\"model_type\": \"llama\", " SIZES ", \"rope_theta\": 5e5, \"rope_scaling\": {\"rope_type\": \"llama3\"}}",
-           LLAMA, "config.json: rotary embedding of type llama3 is not supported, only the default one" NOT_IT);
-    REFUSE("{\"model_type\": \"llama\", " SIZES ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}}", LLAMA,
-           "config.json: rotary embedding of type linear is not supported, only the default one" NOT_IT);
+           LLAMA, "config.json: a scaled rotary embedding needs original_max_position_embeddings" NOT_IT);
+    REFUSE("{\"model_type\": \"llama\", " SIZES ", \"rope_scaling\": {\"rope_type\": \"helix\"}}", LLAMA,
+           "config.json: the rotary embedding's rope_type \"helix\" is not supported; default, linear, dynamic, yarn, "
+           "longrope and llama3 are" NOT_IT);
+    REFUSE("{\"model_type\": \"llama\", " SIZES ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 0}}",
+           LLAMA,
+           "llama: config.json: a scaled rotary embedding has a factor, a multiplier and a length above 0, and at most "
+           "256 "
+           "frequencies");
+    REFUSE("{\"model_type\": \"bloom\", \"n_head\": 4, \"hidden_size\": 8}",
+           "llama x -o y --prefix h.0.self_attention. ",
+           "config.json: model_type bloom has attention with ALiBi, whose slopes a single layer does not have" NOT_IT);
     REFUSE(
-        "{\"model_type\": \"llama\", \"rope_parameters\": {\"factor\": 8, \"rope_theta\": 1, \"rope_type\": \"yarn\"}}",
-        LLAMA, "config.json: rotary embedding of type yarn is not supported, only the default one" NOT_IT);
-    REFUSE("{\"model_type\": \"martian\", " SIZES "}", LLAMA,
-           "config.json: model_type martian is not supported" NOT_IT);
-    REFUSE("{\"model_type\": \"mistral\", " SIZES "}", LLAMA,
-           "config.json: sliding_window is missing, and has no common default" NOT_IT);
+        "{\"model_type\": \"t5\", \"num_heads\": 4, \"d_model\": 8}",
+        "llama x -o y --prefix encoder.block.0.layer.0.SelfAttention. ",
+        "config.json: model_type t5 has attention with a bias by distance, which a single layer does not have" NOT_IT);
+    REFUSE(
+        "{\"model_type\": \"martian\", " SIZES "}", LLAMA,
+        "config.json: the model_type \"martian\" is not supported; 'mha inspect --help' lists those that are" NOT_IT);
     REFUSE("{\"model_type\": \"olmo\", " SIZES ", \"clip_qkv\": 8}", LLAMA,
-           "config.json: clip_qkv is 8, which this layer does not support" NOT_IT);
+           "config.json: clip_qkv is 8, which is not supported" NOT_IT);
     REFUSE("{\"model_type\": \"bert\", \"position_embedding_type\": \"relative_key\"}", "bert x -o y",
-           "config.json: position_embedding_type is \"relative_key\", which this layer does not support" NOT_IT);
-    REFUSE("{\"model_type\": \"qwen2\", " SIZES ", \"sliding_window\": 4, \"layer_types\": [\"full_attention\", "
+           "config.json: position_embedding_type is \"relative_key\", which is not supported" NOT_IT);
+    REFUSE("{\"model_type\": \"ministral\", " SIZES ", \"sliding_window\": 4, \"layer_types\": [\"full_attention\", "
            "\"sliding_attention\"]}",
            "noted x -o y",
-           "config.json: sliding_window applies to some layers only, and the index of this layer is unknown" NOT_IT);
+           "config.json: its layers differ in their windows, rotary embeddings, heads or scales, and the prefix does "
+           "not say "
+           "which of them this one is" NOT_IT);
     REFUSE("{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [1, 0]}", "noted x -o y",
-           "config.json: no_rope_layers differs between layers, and the index of this layer is unknown" NOT_IT);
-    REFUSE("{\"model_type\": \"llama\", \"rope_parameters\": {\"a\": {}, \"b\": {}}}", LLAMA,
-           "config.json: rope_parameters differs between layers, and the index of this layer is unknown" NOT_IT);
+           "config.json: its layers differ in their windows, rotary embeddings, heads or scales, and the prefix does "
+           "not say "
+           "which of them this one is" NOT_IT);
+    REFUSE(
+        "{\"model_type\": \"llama\", \"rope_parameters\": {\"a\": {}, \"b\": {}}}", LLAMA,
+        "config.json: the rotary embedding differs between layers (a), which is not supported in this family" NOT_IT);
 }
 
 TEST(files_that_are_none)
 {
     if (!prepare()) return;
-    REFUSE("{\"model_type\": 3}", LLAMA, "config.json: model_type is \"3\", but should be a short text" NOT_IT);
+    REFUSE("{\"model_type\": 3}", LLAMA, "config.json: has no model_type, which says what the model is" NOT_IT);
     REFUSE("{\"model_type\": \"llama\", \"num_attention_heads\": \"4\"}", LLAMA,
-           "config.json: num_attention_heads is \"\\\"4\\\"\", but should be a whole number" NOT_IT);
+           "config.json: num_attention_heads is \"4\", must be a whole number" NOT_IT);
     REFUSE("{\"model_type\": \"llama\", \"num_attention_heads\": 2.5}", LLAMA,
-           "config.json: num_attention_heads is \"2.5\", but should be a whole number" NOT_IT);
+           "config.json: num_attention_heads is 2.5, must be a whole number" NOT_IT);
+    REFUSE("{\"model_type\": \"llama\", \"num_attention_heads\": -4}", LLAMA, "config.json: a size is below 0" NOT_IT);
     REFUSE("{\"model_type\": \"llama\", \"rope_theta\": -1}", LLAMA,
-           "config.json: rope_theta is \"-1\", but should be a number that is not negative" NOT_IT);
-    REFUSE("[1]", LLAMA, "config.json: not a JSON object: byte 0: '{' expected, found '['" NOT_IT);
-    REFUSE("{\"model_type\": \"llama\"", LLAMA,
-           "config.json: not a JSON object: byte 22: '}' expected, found the end of the text" NOT_IT);
+           "config.json: the rotary embedding needs a rope_theta above 0 and a part of a head from 0 to 1" NOT_IT);
+    REFUSE("[1]", LLAMA, "config.json: not a JSON object" NOT_IT);
+    REFUSE("{\"model_type\": \"llama\"", LLAMA, "config.json: byte 22: '}' expected, found the end of the text" NOT_IT);
     REFUSE("", LLAMA "--config no/such", "no/such: No such file or directory" NOT_IT);
     write_config("{\"some\": \"other program's\"}");
     const said *it = layer(LLAMA "--heads 4");

@@ -524,7 +524,9 @@ TEST(a_layer_that_pytorch_lacks_has_split_names)
         mha_layer *layer = make_layer(&o, &count);
         if (!layer) continue;
         nn_layer_items items;
-        nn_layer_file file = {.layer = layer, .family = nn_layer_family_to_save(layer)};
+        nn_layer_family names;
+        nn_layer_family_to_save(&names, layer);
+        nn_layer_file file = {.layer = layer, .family = &names};
         nn_layer_file_items(&items, &file, NULL, "");
         expect(strcmp(items.item[0].name, want[i].first) == 0, "kind %d begins with %s", want[i].kind,
                items.item[0].name);

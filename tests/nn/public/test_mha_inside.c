@@ -493,6 +493,116 @@ TEST(that_of_every_family_fits_together)
     mha_context_free(ctx);
 }
 
+/* ---- The attention as a layer --------------------------------------------------------------------------------------- */
+
+/* What the names of an attention's tensors begin with. */
+static bool find_prefix(const mha_model *m, mha_model_attention a, char *prefix, size_t size)
+{
+    const char *first = NULL, *last = NULL;
+    int64_t n = 0;
+    nn_part part;
+    for (nn_parts w = nn_parts_of(&m->d); nn_parts_next(&w, &part); n++) {
+        if (part.block != a.block || part.decoder != a.decoder || !m->bound.source[n]) continue;
+        if (part.kind == (a.cross ? NN_CROSS_Q : NN_Q)) first = m->bound.source[n]->name;
+        if (part.kind == (a.cross ? NN_CROSS_PROJ : NN_PROJ)) last = m->bound.source[n]->name;
+    }
+    if (!expect(first && last, "an attention without names")) return false;
+    size_t same = 0;
+    while (first[same] && first[same] == last[same]) same++;
+    while (same && first[same - 1] != '.') same--;
+    snprintf(prefix, size, "%.*s", (int)same, first);
+    return true;
+}
+
+/* Attention n of a model, opened as a layer, computes what the model computes. */
+static void try_layer(mha_context *ctx, mha_model *m, const char *path, const reading *r, int64_t n, int *opened)
+{
+    char prefix[200];
+    mha_layer_file *file;
+    mha_layer_file_options options = MHA_LAYER_FILE_DEFAULTS;
+    mha_model_attention a = mha_model_attention_get(m, n);
+    const nn_blocks_config *b = &side_of(m, a.decoder)->blocks;
+    const nn_attention_config *own = nn_blocks_attention(b, a.block);
+    if (!find_prefix(m, a, prefix, sizeof prefix)) return;
+    options.prefix = prefix;
+    mha_status status = mha_layer_file_open(ctx, &file, path, &options);
+    if (!a.cross && (own->alibi || own->relative_buckets)) {
+        expect(status == MHA_BAD_FILE && strstr(mha_context_error(ctx), "a single layer does not have"), "%s, %s: %s",
+               path, prefix, status ? mha_context_error(ctx) : "opened");
+        if (!status) mha_layer_file_free(file);
+        return;
+    }
+    if (!expect(!status, "%s, %s: %s", path, prefix, mha_context_error(ctx))) return;
+    outcome *want = run(ctx, m, r, n, path);
+    const mha_model_inside *inside = &want->inside;
+    mha_layer_inputs inputs = {.query = inside->read};
+    if (a.cross) {
+        const mha_tensor *rows_of_all = &want->out.encoder_hidden;
+        int64_t T = rows_of_all->size[2], M = rows_of_all->size[3];
+        const float *last = (const float *)rows_of_all->data + (rows_of_all->size[0] - 1) * T * M;
+        inputs.key = mha_tensor_3d(last, MHA_FLOAT32, 1, T, M);
+    }
+    mha_model_inside got = make_inside(m, n, 1, r->T);
+    mha_attention_extras extras = MHA_ATTENTION_NO_EXTRAS;
+    extras.q = got.q, extras.k = got.k, extras.v = got.v, extras.heads = got.heads;
+    status = mha_layer_forward(ctx, mha_layer_file_layer(file), got.attended, &extras, &inputs, NULL, NULL);
+    bool longer = !a.cross && nn_rotary_regime(own, got.q.size[2]); /* than a rotary embedding of one kind reaches */
+    expect(longer ? status == MHA_BAD_ARGUMENT && strstr(mha_context_error(ctx), "positions") : !status, "%s, %s: %s",
+           path, prefix, mha_context_error(ctx));
+    bool plain =
+        b->place < NN_NORM_BOTH && !b->branch_scale && b->residual == 1; /* else more is done to what it gives */
+    const struct {
+        const char *what;
+        mha_tensor got, want;
+        bool counts;
+    } all[] = {{"q", got.q, inside->q, true},
+               {"k", got.k, inside->k, true},
+               {"v", got.v, inside->v, true},
+               {"heads", got.heads, inside->heads, true},
+               {"attended", got.attended, inside->attended, plain}};
+    for (size_t k = 0; k < sizeof all / sizeof *all && !longer; k++) {
+        int64_t count = 1;
+        for (int axis = 0; axis < all[k].got.rank; axis++) count *= all[k].got.size[axis];
+        expect(!all[k].counts || memcmp(all[k].got.data, all[k].want.data, (size_t)count * sizeof(float)) == 0,
+               "%s, %s: other %s", path, prefix, all[k].what);
+    }
+    mha_tensor tensors[NN_PUBLIC_INSIDE];
+    nn_public_inside_list(tensors, &got);
+    for (int i = 0; i < NN_PUBLIC_INSIDE; i++) free(tensors[i].data);
+    drop(want);
+    mha_layer_file_free(file);
+    ++*opened;
+}
+
+TEST(a_layer_of_every_family_is_the_models_attention)
+{
+    const char *models = getenv("MHA_MODELS");
+    char path[1000];
+    int opened = 0;
+    snprintf(path, sizeof path, "%s/hf", models ? models : "");
+    DIR *folder = models ? opendir(path) : NULL;
+    if (!folder) {
+        not_given("MHA_MODELS names no folder with hf/");
+        return;
+    }
+    mha_context *ctx = context_make(NULL, 2, (mha_parallel){NULL, NULL}, NULL);
+    for (struct dirent *e; (e = readdir(folder));) {
+        mha_model *m = NULL;
+        if (strchr(e->d_name, '.')) continue;
+        snprintf(path, sizeof path, "%s/hf/%.200s", models, e->d_name);
+        if (!expect(!mha_model_open(ctx, &m, path, NULL), "%s", mha_context_error(ctx))) continue;
+        reading *all = read_all(m), r = alone(m, all, 0);
+        if (m->d.output.follows) r.in.decoder_tokens = (mha_tensor)MHA_NO_TENSOR, r.T[1] = r.T[0];
+        for (int64_t n = 0; n < mha_model_attention_count(m); n++) try_layer(ctx, m, path, &r, n, &opened);
+        free(all->numbers);
+        free(all);
+        mha_model_free(m);
+    }
+    expect(opened >= 30, "only %d layers", opened);
+    closedir(folder);
+    mha_context_free(ctx);
+}
+
 /* ---- Single calls ----------------------------------------------------------------------------------------------- */
 
 /* A causal decoder, or one behind an encoder, with MLPs or with experts. */

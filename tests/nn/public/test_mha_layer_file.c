@@ -244,7 +244,9 @@ TEST(files_that_do_not_fit_are_refused)
     write_text("config.json", "{\"model_type\": \"llama\", \"num_attention_heads\": 2}");
     REFUSE("llama", llama, MHA_BAD_FILE, "llama: config.json has 2 heads, but 4 were requested");
     write_text("config.json", "{\"model_type\": \"martian\"}");
-    REFUSE("llama", llama, MHA_BAD_FILE, "config.json: model_type martian is not supported" NOT_IT);
+    REFUSE(
+        "llama", llama, MHA_BAD_FILE,
+        "config.json: the model_type \"martian\" is not supported; 'mha inspect --help' lists those that are" NOT_IT);
     write_text("config.json", "{\"torch_dtype\": \"float32\"}");
     REFUSE(
         "llama", with(LLAMA, 0), MHA_BAD_FILE,
