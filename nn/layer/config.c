@@ -1,7 +1,7 @@
 #include "layer/config.h"
 #include "families/timm.h"
 #include "families/wrapped.h"
-#include "model/stack/stack.h"
+#include "program/attention.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -101,7 +101,7 @@ static bool choose(nn_layer_config *config, const nn_description *d, const nn_co
     if (!known.heads) known.heads = 1;
     const char *problem = p->cross ? NULL : obstacle(a);
     if (problem) return nn_fail(to, "model_type %s has %s", config->type, problem);
-    *o = nn_stack_layer_options(d, &known, l, p->cross);
+    *o = nn_attention_layer_options(d, &known, l, p->cross);
     o->heads = b->heads ? o->heads : 0;
     o->kv_heads = b->kv_heads || own ? o->kv_heads : 0;
     o->head_width = b->head_width || (own && sized) ? o->head_width : 0;

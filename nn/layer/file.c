@@ -3,7 +3,7 @@
 #include "layer/loading.h"
 #include "layer/notes.h"
 #include "io/safetensors_floats.h"
-#include "model/stack/stack.h"
+#include "program/attention.h"
 
 #include <stdio.h>
 #include <stdlib.h>
