@@ -286,17 +286,23 @@ typedef struct mha_save_options {
     size_t size;              /* of this struct */
     const char *const *notes; /* (note_count,2): keys and values of the file's metadata, UTF-8; or NULL */
     int64_t note_count;       /* number of notes */
+    int64_t shard_bytes;      /* of folders: the most bytes of tensors in one file; 0: 5 * 10^9 */
 } mha_save_options;
 
 /* clang-format off */
-#define MHA_SAVE_DEFAULTS {sizeof(mha_save_options), NULL, 0}
+#define MHA_SAVE_DEFAULTS {sizeof(mha_save_options), NULL, 0, 0}
 /* clang-format on */
 
 MHA_API void mha_save_defaults(mha_save_options *options, size_t size);
 
-/* Saves a model, with its parameters as they are now, so that it opens with the same bits. A file at `path` is
- * replaced atomically. Notes with keys that describe the model are refused. `options` NULL means MHA_SAVE_DEFAULTS.
- * Returns MHA_OK, MHA_BAD_ARGUMENT (also for a parameter that is not finite), MHA_BAD_FILE or MHA_NO_MEMORY. */
+/* Saves a model, with its parameters as they are now, so that it opens with the same bits. A Vision Transformer whose
+ * parameters are one block becomes one file; a file at `path` is replaced atomically. A model of a family of
+ * transformers becomes the folder `path`, as save_pretrained writes it: config.json, model.safetensors, or shards and
+ * model.safetensors.index.json, and generation_config.json if it was opened with one. The folder is made, or has no
+ * model yet; on error nothing is left in it. Notes with keys that describe the model are refused. `options` NULL means
+ * MHA_SAVE_DEFAULTS.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT (also for a parameter of a block that is not finite, and for models of timm and
+ * llama2.c, text models of larger checkpoints, and models with heads that are off), MHA_BAD_FILE or MHA_NO_MEMORY. */
 MHA_API mha_status mha_model_save(mha_context *ctx, const mha_model *model, const char *path,
                                   const mha_save_options *options);
 

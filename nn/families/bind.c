@@ -156,7 +156,7 @@ static bool gather_heads(binding *b, int64_t n, float *to, const nn_part *p, con
         if (!t) return *found = false, true;
         mark(b, t);
         if (!view_of(b, &view, t, &s) || !copy(b, to + h * D, view, name)) return false;
-        if (!h) b->to->source[n] = t, b->to->at[n] = view.data;
+        if (!h) b->to->source[n] = t, b->to->place[n] = view, b->to->name[n] = name;
     }
     return *found = true;
 }
@@ -180,7 +180,7 @@ static bool bind_name(binding *b, int64_t n, float *room, const nn_part *p, cons
     *found = true;
     mark(b, t);
     if (!view_of(b, part, t, &s)) return false;
-    b->to->source[n] = t, b->to->at[n] = part->data;
+    b->to->source[n] = t, b->to->place[n] = *part, b->to->name[n] = name;
     if (stays(p) || b->views) return true;
     if (!copy(b, room, *part, name)) return false;
     *part = copied;
@@ -286,9 +286,10 @@ static bool bind_all(binding b)
     to->part = calloc((size_t)to->count + 1, sizeof *to->part);
     to->copies = malloc((size_t)(b.views ? 1 : numbers + 1) * sizeof *to->copies);
     to->source = calloc((size_t)to->count + 1, sizeof *to->source);
-    to->at = calloc((size_t)to->count + 1, sizeof *to->at);
+    to->place = calloc((size_t)to->count + 1, sizeof *to->place);
+    to->name = calloc((size_t)to->count + 1, sizeof *to->name);
     b.used = calloc((size_t)nn_shards_tensors(b.shards) + 1, sizeof *b.used);
-    bool ok = to->part && to->copies && to->source && to->at && b.used;
+    bool ok = to->part && to->copies && to->source && to->place && to->name && b.used;
     if (!ok) nn_fail(&b.fail, "out of memory");
     nn_parts w = nn_parts_of(d);
     for (int64_t n = 0; ok && n < to->count; n++) {
@@ -325,6 +326,7 @@ void nn_bound_free(nn_bound *b)
     free(b->part);
     free(b->copies);
     free((void *)b->source);
-    free((void *)b->at);
+    free(b->place);
+    free((void *)b->name);
     *b = (nn_bound){0};
 }

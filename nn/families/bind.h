@@ -10,7 +10,8 @@ typedef struct nn_bound {
     int64_t count;
     float *copies;                        /* vectors, positions and types as dense float32 numbers */
     const nn_safetensors_tensor **source; /* (count): the tensor that it is of, for each head the first; or NULL, */
-    const void **at;                      /* (count): and where it begins there */
+    mha_tensor *place;                    /* (count): and how it lies there; of heads the first; or NULL, */
+    const nn_name **name;                 /* (count): by this name of the family */
 } nn_bound;
 
 /* Names of tensors, each with a NUL behind it. */

@@ -1,5 +1,4 @@
 /* The public model: opening, parameters, saving, pruning. */
-#include "families/vit_notes.h"
 #include "public/model.h"
 #include "inspect/prune.h"
 #include "io/hub/hub.h"
@@ -248,62 +247,6 @@ mha_model_place mha_model_parameter_place(const mha_model *model, int64_t n)
     const char *part = nn_part_role(p->kind);
     bool decoder = model->part_decoder && model->part_decoder[n];
     return (mha_model_place){strcmp(part, "output") == 0 ? "" : decoder ? "decoder" : "encoder", p->block, part};
-}
-
-void mha_save_defaults(mha_save_options *options, size_t size)
-{
-    mha_save_options all = MHA_SAVE_DEFAULTS;
-    nn_public_defaults(options, size, &all, sizeof all);
-}
-
-static mha_status check_notes(mha_context *ctx, const mha_save_options *o)
-{
-    if (o->note_count < 0 || o->note_count > 1000 || (o->note_count && !o->notes))
-        return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "options.notes: there must be 0 to 1000 pairs");
-    for (int64_t n = 0; n < o->note_count; n++) {
-        const char *key = o->notes[2 * n];
-        if (!key || !o->notes[2 * n + 1])
-            return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "options.notes: pair %lld has a NULL", (long long)n);
-        if (nn_vit_notes_reads(key) || strncmp(key, NN_VIT_FILE_EXTRA, sizeof NN_VIT_FILE_EXTRA - 1) == 0)
-            return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "options.notes: the key %s is reserved", key);
-    }
-    return MHA_OK;
-}
-
-/* A file with a number that is not finite could not be opened again. */
-static mha_status check_finite(mha_context *ctx, const mha_model *model)
-{
-    for (int64_t n = 0; n < model->part_count; n++) {
-        const nn_vit_part *p = &model->parts[n];
-        for (int64_t i = p->first; i < p->first + p->count; i++)
-            if (!isfinite(model->parameters[i]))
-                return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "model: %s contains values that are not finite", p->name);
-    }
-    return MHA_OK;
-}
-
-mha_status mha_model_save(mha_context *ctx, const mha_model *model, const char *path, const mha_save_options *options)
-{
-    NN_PUBLIC_C_LOCALE;
-    char error[500] = "";
-    nn_vit_save_options to = NN_VIT_SAVE_DEFAULTS;
-    mha_save_options o = MHA_SAVE_DEFAULTS;
-    mha_status status;
-    if (!ctx) return MHA_BAD_ARGUMENT;
-    mha_context_fail(ctx, MHA_OK, "");
-    if ((status = nn_public_need(ctx, model, "model")) || (status = nn_public_need(ctx, path, "path"))) return status;
-    if ((status = nn_public_options(ctx, &o, sizeof o, options, "MHA_SAVE_DEFAULTS"))) return status;
-    if ((status = nn_public_block(ctx, model))) return status;
-    if ((status = check_notes(ctx, &o)) || (status = check_finite(ctx, model))) return status;
-    nn_safetensors_pair *notes = calloc((size_t)o.note_count + 1, sizeof *notes);
-    if (!notes) return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for the notes");
-    for (int64_t n = 0; n < o.note_count; n++) notes[n] = (nn_safetensors_pair){o.notes[2 * n], o.notes[2 * n + 1]};
-    to.notes = notes;
-    to.note_count = (size_t)o.note_count;
-    if (!nn_vit_save(&model->d, model->parameters, path, &to, error, sizeof error))
-        status = mha_context_fail(ctx, MHA_BAD_FILE, error);
-    free(notes);
-    return status;
 }
 
 /* ---- Heads ------------------------------------------------------------------------------------------------------ */

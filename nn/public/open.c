@@ -82,7 +82,7 @@ static bool find_same(mha_model *m)
     spot *spots = calloc((size_t)m->part_count + 1, sizeof *spots);
     m->same = calloc((size_t)m->part_count + 1, sizeof *m->same);
     for (int64_t n = 0; spots && n < m->part_count; n++)
-        spots[n] = (spot){m->bound.at ? m->bound.at[n] : m->bound.part[n].data, m->parts[n].count, n};
+        spots[n] = (spot){m->bound.place ? m->bound.place[n].data : m->bound.part[n].data, m->parts[n].count, n};
     if (spots) qsort(spots, (size_t)m->part_count, sizeof *spots, by_place);
     for (int64_t n = 0; spots && m->same && n < m->part_count; n++) {
         bool same = n && spots[n].at && spots[n].at == spots[n - 1].at && spots[n].count == spots[n - 1].count;

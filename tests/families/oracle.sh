@@ -40,6 +40,17 @@ for folder in "$work"/*/; do
     "${mha%/*}/tools/conformance" "$folder" >"$work/log"
     count
 done
+# Each attention opened as a layer; each model saved, and opened by the library.
+tests=$(dirname "$mha")/tests
+if [ -x "$tests/test_mha_save" ]; then
+    ln -s five "$work/hf" && mkdir "$work/saved"
+    MHA_MODELS=$work "$tests/test_mha_inside" a_layer_of_every_family >"$work/log" 2>&1
+    count
+    MHA_MODELS=$work MHA_SAVED=$work/saved "$tests/test_mha_save" every_family >"$work/log" 2>&1
+    count
+    "$python" -B "$here/saved.py" "$work/five" "$work/saved" >"$work/log" 2>&1 || tail -n 3 "$work/log"
+    count
+fi
 scripts="speech.py rotary.py"
 if "$python" -c 'import PIL' 2>/dev/null; then scripts="$scripts pictures.py"; else echo '  -     pictures: no Pillow'; fi
 if "$python" -c 'import sentence_transformers' 2>/dev/null; then scripts="$scripts sentence.py"; else echo '  -     sentence: no sentence-transformers'; fi

@@ -314,8 +314,9 @@ class Model:
             return Model(path, tokenizer=self._optional(lambda: self.tokenizer))
 
     def save(self, path: str | os.PathLike[str], *, without: Iterable[tuple[int, int]] = ()) -> None:
-        """Writes the model as one safetensors file, without heads that are given as (attention, head). A file is replaced
-        atomically. Models of the transformers library can be saved only without some of their heads."""
+        """Writes the model. A Vision Transformer that this library has trained becomes one safetensors file, which is replaced
+        atomically. A model of the transformers library becomes a folder without another model in it, as save_pretrained
+        writes it; without heads that are given as (attention, head), it becomes one file."""
         off = self._marked(without)
         self._save(os.fspath(path), ~off if off.any() else None)
 

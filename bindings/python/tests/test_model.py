@@ -173,6 +173,17 @@ def test_vision(tmp_path):
         model.generate("text")
 
 
+def test_a_saved_folder_is_opened_by_transformers(gpt2, tmp_path):
+    model = mha.Model(gpt2[0])
+    model.save(tmp_path / "copy")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "copy").eval()
+    ids = torch.arange(3, 12)[None]
+    with torch.no_grad():
+        assert torch.equal(theirs(ids).logits, transformers.AutoModelForCausalLM.from_pretrained(gpt2[0]).eval()(ids).logits)
+    with pytest.raises(ValueError, match="has a config.json"):
+        model.save(tmp_path / "copy")
+
+
 def test_tokenizer(gpt2):
     folder, _, theirs = gpt2
     tokenizer = mha.Tokenizer(folder)
