@@ -252,12 +252,15 @@ static bool is_argument(const char *word, size_t length)
     return false;
 }
 
-/* Whether the argument of the library, of that length, stands alone at `at`, and is not a name from the command line. */
+/* Whether the argument of the library, of that length, stands alone at `at`, and is not a name from the command line. One
+ * without a dot, such as "pool", is a word of the language, too: it counts only where a message begins with it. */
 static bool names_argument(const char *at, const char *argument, size_t length, const char *message)
 {
-    if (strncmp(at, argument, length) != 0 || (at != message && at[-1] != ' ')) return false;
+    bool first = at == message, member = memchr(argument, '.', length);
+    if (strncmp(at, argument, length) != 0 || (!first && (!member || at[-1] != ' '))) return false;
     unsigned char after = (unsigned char)at[length];
-    return (!after || (!isalnum(after) && !strchr("._-/", after))) && (at != message || !is_argument(at, length));
+    if (first) return after == ':' && !is_argument(at, length);
+    return !after || (!isalnum(after) && !strchr("._-/", after));
 }
 
 /* Writes the option that the words at `at` name to `out`. Returns the length of these words, 0 if they name none. */

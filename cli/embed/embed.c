@@ -15,9 +15,9 @@ static const cli_option options[] = {
      "what is made of the rows of the tokens: their mean, the first, the last, the max of each column, root (sum over "
      "the "
      "root of their number) or weighted (mean with weights 1, 2, 3, ...); several side by side with '+'",
-     CLI_NAME(embed_request, pool), .otherwise = "what the folder says, or the mean"},
+     CLI_NAME(embed_request, pool), .otherwise = "what the folder says, or the mean", .argument = "pool"},
     {"--prompt", "NAME", "put this prompt of the folder before each text, in place of its default one",
-     CLI_NAME(embed_request, prompt)},
+     CLI_NAME(embed_request, prompt), .argument = "prompt"},
     {"--raw", NULL, "do not normalise the vectors to length 1", CLI_FLAG(embed_request, raw)},
     {"--truncate", NULL, "use the first tokens of a text that is too long", CLI_FLAG(embed_request, truncate)},
     {TOKENIZER_ROW(embed_request, tokenizer)},

@@ -222,7 +222,7 @@ TEST(prompts_are_put_before_texts)
         expect(fabs(2 * other[i] - one[i] - other[WORDS_WIDTH + i]) < 1e-6, "number %d of the mean", i);
     char line[400];
     snprintf(line, sizeof line, "embed %s ran --prompt dog", folder);
-    words_refused(line, "embed: prompt: the folder has none with the name \"dog\"; it has query, mat");
+    words_refused(line, "embed: --prompt: the folder has none with the name \"dog\"; it has query, mat");
 }
 
 TEST(what_cannot_be_followed_is_refused)
@@ -331,9 +331,9 @@ TEST(wrong_use_is_one_line)
     char line[900];
     const char *const cases[][2] = {
         {"", "missing a text: TEXT or --lines FILE"},
-        {"cat --pool best", "pool: must be first, last, mean, max, root or weighted"},
-        {"cat --pool mean+", "pool: must be first, last, mean, max, root or weighted"},
-        {"cat --prompt query", "prompt: the folder has none with the name \"query\", nor any other"},
+        {"cat --pool best", "embed: --pool: must be first, last, mean, max, root or weighted"},
+        {"cat --pool mean+", "embed: --pool: must be first, last, mean, max, root or weighted"},
+        {"cat --prompt query", "embed: --prompt: the folder has none with the name \"query\", nor any other"},
         {"cat --lines", "--lines needs a value"},
         {"--lines /nowhere", "cannot open '/nowhere'"},
         {"cat --threads 0", "--threads"},
