@@ -9,22 +9,7 @@
 
 TEST(help_begins_with_examples)
 {
-    static const char *const asks[] = {"--help",
-                                       "-h",
-                                       "help",
-                                       "info --help",
-                                       "demo --help",
-                                       "explain --help",
-                                       "inspect --help",
-                                       "tokenize --help",
-                                       "heads --help",
-                                       "view --help",
-                                       "classify --help",
-                                       "generate --help",
-                                       "transcribe --help",
-                                       "bench --help",
-                                       "info -h",
-                                       "info --json --help"};
+    static const char *const asks[] = {"--help", "-h", "help", "info --json --help"};
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
         const said *it = command("", asks[i]);
         const char *usage = strstr(it->out, "Usage: mha");

@@ -1,4 +1,5 @@
-/* What `mha --generate` prints from the tables of options: completions, which bash runs here, and the manual page. */
+/* What comes from the tables of options: the help of every command, and what `mha --generate` prints: completions, which bash
+ * runs here, and the manual page. */
 #include "cli/command.h"
 
 /* Calls visit(command, option) for every option of every command that the completions of bash have. Returns how many. */
@@ -24,6 +25,24 @@ static int for_each_option(void (*visit)(const char *command, const char *option
     }
     return count;
 }
+
+/* ---- Help ------------------------------------------------------------------------------------------------------- */
+
+static void expect_help(const char *of, const char *option)
+{
+    const char *const asks[] = {"%s --help", "%s -h", "help %s"};
+    char args[80], usage[80];
+    snprintf(usage, sizeof usage, "\nUsage: mha %s ", of);
+    for (size_t n = 0; strcmp(option, "--help") == 0 && n < sizeof asks / sizeof *asks; n++) {
+        snprintf(args, sizeof args, asks[n], of);
+        const said *it = command("LC_ALL=C", args);
+        expect(it->status == 0 && !*it->err && strncmp(it->out, "Examples:\n", 10) == 0 && strstr(it->out, usage),
+               "%s: exit %d, %s%.300s", args, it->status, it->err, it->out);
+        expect(widest_line(it->out) <= 80, "%s: a line of %zu columns", args, widest_line(it->out));
+    }
+}
+
+TEST(help_of_every_command_begins_with_examples) { for_each_option(expect_help); }
 
 /* ---- The same options everywhere -------------------------------------------------------------------------------- */
 

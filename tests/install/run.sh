@@ -44,6 +44,15 @@ with() {
 
 install_tree() { "$CMAKE" --install "$build" --prefix "$prefix"; }
 
+# The manual page and the completions are those of this command.
+pages_of_the_command() {
+    "$prefix/bin/mha" --generate man | diff - "$prefix/share/man/man1/mha.1" &&
+        "$prefix/bin/mha" --generate complete-bash | diff - "$prefix/share/bash-completion/completions/mha" &&
+        "$prefix/bin/mha" --generate complete-zsh | diff - "$prefix/share/zsh/site-functions/_mha"
+}
+
+tools_are_not_installed() { [ "$(ls "$prefix/bin")" = mha ]; }
+
 soname_is_versioned() {
     readelf -d "$lib" | grep -F "soname: [libmha.so.${VERSION%.*}]" && [ -L "$libdir/libmha.so" ]
 }
@@ -182,6 +191,8 @@ lib=$(find "$prefix" -name libmha.so)
 libdir=${lib%/*}
 
 check command_runs "$prefix/bin/mha" --version
+check pages_of_the_command pages_of_the_command
+check tools_are_not_installed tools_are_not_installed
 check soname_is_versioned soname_is_versioned
 check exports_only_mha exports_only_mha "$lib"
 check exports_what_the_headers_declare exports_what_the_headers_declare "$lib" mha.h mha_ops.h

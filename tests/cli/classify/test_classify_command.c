@@ -318,15 +318,6 @@ TEST(the_page_is_that_of_view)
 
 /* ---- Bad input -------------------------------------------------------------------------------------------------- */
 
-TEST(help_begins_with_examples)
-{
-    const said *it = command("", "classify --help");
-    expect(it->status == 0 && !*it->err && strncmp(it->out, "Examples:\n", 10) == 0, "exit %d: %s", it->status,
-           it->err);
-    expect(strstr(it->out, "Usage: mha classify FILE IMAGE..."), "no usage");
-    expect(widest_line(it->out) <= 80, "a line of %zu columns", widest_line(it->out));
-}
-
 TEST(wrong_use)
 {
     if (!prepare()) return;

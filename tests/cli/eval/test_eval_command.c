@@ -324,15 +324,6 @@ TEST(a_model_that_overflows)
 
 /* ---- Bad input -------------------------------------------------------------------------------------------------- */
 
-TEST(help_begins_with_examples)
-{
-    const said *it = command("", "eval m.safetensors --help");
-    expect(it->status == 0 && !*it->err && strncmp(it->out, "Examples:\n", 10) == 0, "exit %d: %s", it->status,
-           it->err);
-    expect(strstr(it->out, "Usage: mha eval FILE"), "no usage");
-    expect(widest_line(it->out) <= 80, "a line of %zu columns", widest_line(it->out));
-}
-
 TEST(wrong_use)
 {
     REFUSE("eval", "eval: missing model; usage: mha eval FILE");

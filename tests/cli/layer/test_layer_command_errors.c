@@ -74,18 +74,6 @@ static void refuse_at(int line, const char *args, const char *says)
 
 static const nn_safetensors_item none;
 
-TEST(help_begins_with_examples)
-{
-    static const char *const asks[] = {"layer --help", "layer -h", "layer a b --grad --help"};
-    for (int i = 0; i < 3; i++) {
-        const said *it = command("", asks[i]);
-        expect(it->status == 0 && !*it->err && strncmp(it->out, "Examples:\n", 10) == 0, "exit %d: %s", it->status,
-               it->err);
-        expect(strstr(it->out, "Usage: mha layer LAYER INPUT -o OUTPUT"), "no usage");
-        expect(widest_line(it->out) <= 80, "a line of %zu columns", widest_line(it->out));
-    }
-}
-
 /* Modules with the usual names, and names from the command line. */
 TEST(modules_that_cannot_be_loaded)
 {

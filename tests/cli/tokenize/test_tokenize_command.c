@@ -144,9 +144,6 @@ TEST(wrong_usage)
         const said *it = command("", lines[i][0]);
         expect(it->status == 2 && strstr(it->err, lines[i][1]), "%s: exit %d, %s", lines[i][0], it->status, it->err);
     }
-    const said *it = command("", "tokenize --help");
-    expect(it->status == 0 && strncmp(it->out, "Examples:\n", 10) == 0 && widest_line(it->out) <= 80, "%zu columns",
-           widest_line(it->out));
 }
 
 /* Cases of tokenizers: what agrees passes, what does not says where. */

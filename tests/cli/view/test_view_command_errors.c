@@ -42,15 +42,6 @@ static bool prepare(void)
     return done;
 }
 
-TEST(help_begins_with_examples)
-{
-    const said *it = command("", "view --help");
-    expect(it->status == 0 && !*it->err && strncmp(it->out, "Examples:\n", 10) == 0, "exit %d: %s", it->status,
-           it->err);
-    expect(strstr(it->out, "Usage: mha view FILE [IMAGE...] -o PAGE"), "no usage");
-    expect(widest_line(it->out) <= 80, "a line of %zu columns", widest_line(it->out));
-}
-
 TEST(wrong_use)
 {
     if (!prepare()) return;
