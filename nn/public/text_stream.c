@@ -29,7 +29,7 @@ mha_status mha_text_stream_create(mha_context *ctx, mha_text_stream **stream, co
     mha_context_fail(ctx, MHA_OK, "");
     if ((status = nn_public_need(ctx, tokenizer, "tokenizer"))) return status;
     mha_text_stream *s = calloc(1, sizeof *s);
-    if (!s || !nn_grow(&s->ids, &s->room, 4 * HELD, sizeof *s->ids)) {
+    if (!s || nn_grow(&s->ids, &s->room, 4 * HELD, sizeof *s->ids)) {
         mha_text_stream_free(s);
         return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for a text");
     }
@@ -47,7 +47,7 @@ void mha_text_stream_free(mha_text_stream *stream)
     free(stream);
 }
 
-static bool decode(mha_text_stream *s, size_t count)
+static mha_status decode(mha_text_stream *s, size_t count)
 {
     return nn_tokenizer_decode(s->tokenizer, &s->decoding, s->ids, count, !s->special);
 }
@@ -58,7 +58,7 @@ static bool ends_unfinished(const nn_list *text)
 }
 
 /* Gives the text behind what was given, and moves the window so that it begins with the tokens of this text. */
-static bool give(mha_text_stream *s, const char **text, size_t *length)
+static mha_status give(mha_text_stream *s, const char **text, size_t *length)
 {
     size_t size = s->decoding.in.size, from = s->given_size < size ? s->given_size : size, fresh = s->count - s->given;
     nn_list kept = s->decoding.in;
@@ -68,14 +68,14 @@ static bool give(mha_text_stream *s, const char **text, size_t *length)
     memmove(s->ids, s->ids + s->given, fresh * sizeof *s->ids);
     s->count = s->given = fresh;
     nn_decoding probe = {.in = s->decoding.in};
-    bool done = nn_tokenizer_decode(s->tokenizer, &probe, s->ids, s->count, !s->special);
+    mha_status status = nn_tokenizer_decode(s->tokenizer, &probe, s->ids, s->count, !s->special);
     s->given_size = probe.in.size;
     s->decoding.in = probe.in;
     memcpy(s->decoding.error, probe.error, sizeof probe.error);
     nn_decoding_free(&(nn_decoding){.out = probe.out});
     if (size) kept.bytes[size] = 0;
     *text = size ? kept.bytes + from : "";
-    return done;
+    return status;
 }
 
 mha_status mha_text_stream_push(mha_context *ctx, mha_text_stream *stream, int32_t id, const char **text,
@@ -92,13 +92,13 @@ mha_status mha_text_stream_push(mha_context *ctx, mha_text_stream *stream, int32
     bool left_out = !nn_tokenizer_piece(stream->tokenizer, id, NULL) ||
                     (!stream->special && nn_tokenizer_is_special(stream->tokenizer, id));
     if (left_out) return MHA_OK;
-    if (!nn_grow(&stream->ids, &stream->room, stream->count + 1, sizeof *stream->ids))
+    if (nn_grow(&stream->ids, &stream->room, stream->count + 1, sizeof *stream->ids))
         return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for a text");
     stream->ids[stream->count++] = id;
-    bool done = decode(stream, stream->count);
+    status = decode(stream, stream->count);
     bool wait = ends_unfinished(&stream->decoding.in) && stream->count - stream->given < HELD;
-    if (done && !wait && stream->decoding.in.size > stream->given_size) done = give(stream, text, length);
-    return done ? MHA_OK : nn_decode_failed(ctx, &stream->decoding);
+    if (!status && !wait && stream->decoding.in.size > stream->given_size) status = give(stream, text, length);
+    return status ? mha_context_fail(ctx, status, stream->decoding.error) : MHA_OK;
 }
 
 mha_status mha_text_stream_end(mha_context *ctx, mha_text_stream *stream, const char **text, size_t *length)
@@ -111,7 +111,8 @@ mha_status mha_text_stream_end(mha_context *ctx, mha_text_stream *stream, const 
         return status;
     *text = "";
     *length = 0;
-    bool done = stream->count == stream->given || (decode(stream, stream->count) && give(stream, text, length));
+    if (stream->count != stream->given) status = decode(stream, stream->count);
+    if (!status && stream->count != stream->given) status = give(stream, text, length);
     stream->count = stream->given = stream->given_size = 0;
-    return done ? MHA_OK : nn_decode_failed(ctx, &stream->decoding);
+    return status ? mha_context_fail(ctx, status, stream->decoding.error) : MHA_OK;
 }

@@ -29,7 +29,7 @@ mha_status mha_tokenizer_open(mha_context *ctx, mha_tokenizer **tokenizer, const
                               const mha_tokenizer_options *options)
 {
     NN_PUBLIC_C_LOCALE;
-    char error[ERROR] = "not enough memory for a tokenizer";
+    char error[ERROR] = "";
     mha_tokenizer_options o = MHA_TOKENIZER_DEFAULTS;
     mha_status status;
     if (!ctx || !tokenizer) return MHA_BAD_ARGUMENT;
@@ -38,10 +38,11 @@ mha_status mha_tokenizer_open(mha_context *ctx, mha_tokenizer **tokenizer, const
     if ((status = nn_public_need(ctx, path, "path"))) return status;
     if ((status = nn_public_options(ctx, &o, sizeof o, options, "MHA_TOKENIZER_DEFAULTS"))) return status;
     mha_tokenizer *made = calloc(1, sizeof *made);
-    if (made) made->own = nn_tokenizer_open(path, (nn_open_options){o.target, o.cased}, error, sizeof error);
-    if (!made || !made->own) {
+    if (!made) return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory for a tokenizer");
+    status = nn_tokenizer_open(&made->own, path, (nn_open_options){o.target, o.cased}, error, sizeof error);
+    if (status) {
         free(made);
-        return mha_context_fail(ctx, strstr(error, "not enough memory") ? MHA_NO_MEMORY : MHA_BAD_FILE, error);
+        return mha_context_fail(ctx, status, error);
     }
     *tokenizer = made;
     return MHA_OK;
@@ -109,10 +110,12 @@ mha_status nn_public_text(mha_context *ctx, const char *name, const char *text, 
     return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "%s: is not UTF-8 at byte %zu", name, valid);
 }
 
-static mha_status encode_failed(mha_context *ctx, const nn_flow *f)
+/* Encodes a text; without a flow, there is no memory. */
+static mha_status encode(mha_context *ctx, const nn_tokenizer *t, nn_flow *f, const char *text, size_t length, int how)
 {
-    const char *why = f ? f->error : "not enough memory to encode a text";
-    return mha_context_fail(ctx, strstr(why, "not enough memory") ? MHA_NO_MEMORY : MHA_BAD_ARGUMENT, why);
+    if (!f) return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory to encode a text");
+    mha_status status = nn_tokenizer_encode(t, f, text, length, how);
+    return status ? mha_context_fail(ctx, status, f->error) : MHA_OK;
 }
 
 static int how_of(const mha_encode_options *o)
@@ -135,8 +138,7 @@ mha_status mha_tokenizer_encode(mha_context *ctx, const mha_tokenizer *tokenizer
         return nn_public_fail(ctx, MHA_BAD_ARGUMENT, capacity < 0 ? "capacity: is negative" : "ids: is NULL");
     const nn_template *form = &tokenizer->own->single;
     nn_flow *f = nn_tokenizer_borrow(tokenizer->own);
-    if (!f || !nn_tokenizer_encode(tokenizer->own, f, text, length, how_of(&o))) {
-        status = encode_failed(ctx, f);
+    if ((status = encode(ctx, tokenizer->own, f, text, length, how_of(&o)))) {
         nn_tokenizer_return(tokenizer->own, f);
         return status;
     }
@@ -167,9 +169,9 @@ struct mha_encoding {
 
 static bool add_token(mha_encoding *e, mha_token token, const char *piece, size_t size)
 {
-    if (!nn_grow(&e->tokens, &e->room, e->count + 1, sizeof *e->tokens) ||
-        !nn_grow(&e->pieces, &e->piece_room, e->count + 1, sizeof *e->pieces) ||
-        !nn_grow(&e->bytes, &e->byte_room, e->size + size + 1, 1))
+    if (nn_grow(&e->tokens, &e->room, e->count + 1, sizeof *e->tokens) ||
+        nn_grow(&e->pieces, &e->piece_room, e->count + 1, sizeof *e->pieces) ||
+        nn_grow(&e->bytes, &e->byte_room, e->size + size + 1, 1))
         return false;
     token.piece_length = size;
     e->tokens[e->count] = token;
@@ -233,13 +235,10 @@ mha_status mha_encoding_make(mha_context *ctx, mha_encoding **encoding, const mh
     nn_tokenizer *t = tokenizer->own;
     nn_flow *flows[2] = {nn_tokenizer_borrow(t), pair ? nn_tokenizer_borrow(t) : NULL};
     mha_encoding *e = calloc(1, sizeof *e);
-    bool memory = flows[0] && (!pair || flows[1]) && e;
-    if (memory && !nn_tokenizer_encode(t, flows[0], text, length, how_of(&o) | NN_ENCODE_TRACK))
-        status = encode_failed(ctx, flows[0]);
-    else if (memory && pair && !nn_tokenizer_encode(t, flows[1], pair, pair_length, how_of(&o) | NN_ENCODE_TRACK))
-        status = encode_failed(ctx, flows[1]);
-    else if (!memory || !add_all(e, t, flows, pair ? &t->pair : &t->single, o.special))
-        status = encode_failed(ctx, NULL);
+    status = encode(ctx, t, flows[0], text, length, how_of(&o) | NN_ENCODE_TRACK);
+    if (!status && pair) status = encode(ctx, t, flows[1], pair, pair_length, how_of(&o) | NN_ENCODE_TRACK);
+    if (!status && (!e || !add_all(e, t, flows, pair ? &t->pair : &t->single, o.special)))
+        status = mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory to encode a text");
     nn_tokenizer_return(t, flows[0]);
     nn_tokenizer_return(t, flows[1]);
     if (status) mha_encoding_free(e);
@@ -279,12 +278,6 @@ static mha_status give_text(mha_context *ctx, char *text, size_t capacity, size_
     return MHA_OK;
 }
 
-mha_status nn_decode_failed(mha_context *ctx, const nn_decoding *d)
-{
-    if (*d->error) return mha_context_fail(ctx, MHA_BAD_ARGUMENT, d->error);
-    return mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory to decode a text");
-}
-
 mha_status mha_tokenizer_decode(mha_context *ctx, const mha_tokenizer *tokenizer, char *text, size_t capacity,
                                 size_t *length, const int32_t *ids, int64_t count, bool special)
 {
@@ -297,8 +290,9 @@ mha_status mha_tokenizer_decode(mha_context *ctx, const mha_tokenizer *tokenizer
         (capacity && (status = nn_public_need(ctx, text, "text"))))
         return status;
     if (count < 0) return nn_public_fail(ctx, MHA_BAD_ARGUMENT, "count: is negative");
-    bool done = nn_tokenizer_decode(tokenizer->own, &d, ids, (size_t)count, !special);
-    status = done ? give_text(ctx, text, capacity, length, d.in.bytes, d.in.size) : nn_decode_failed(ctx, &d);
+    status = nn_tokenizer_decode(tokenizer->own, &d, ids, (size_t)count, !special);
+    status =
+        status ? mha_context_fail(ctx, status, d.error) : give_text(ctx, text, capacity, length, d.in.bytes, d.in.size);
     nn_decoding_free(&d);
     return status;
 }
@@ -324,8 +318,8 @@ mha_status mha_tokenizer_word(mha_context *ctx, const mha_tokenizer *tokenizer, 
         (capacity && (status = nn_public_need(ctx, text, "text"))))
         return status;
     const nn_tokenizer *t = tokenizer->own;
-    bool done = nn_tokenizer_decode(t, &one, twice, 1, false) && nn_tokenizer_decode(t, &two, twice, 2, false);
-    if (!done) status = nn_decode_failed(ctx, *one.error ? &one : &two);
+    if ((status = nn_tokenizer_decode(t, &one, twice, 1, false))) mha_context_fail(ctx, status, one.error);
+    else if ((status = nn_tokenizer_decode(t, &two, twice, 2, false))) mha_context_fail(ctx, status, two.error);
     else if (!nn_tokenizer_is_special(t, id) && two.in.size > one.in.size && !is_broken(two.in.bytes, two.in.size))
         status = give_text(ctx, text, capacity, length, two.in.bytes + one.in.size, two.in.size - one.in.size);
     else {

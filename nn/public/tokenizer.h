@@ -14,7 +14,4 @@ enum { NN_PUBLIC_LONGEST_TEXT = 1 << 30 }; /* bytes */
 /* Whether a text can be encoded: it is UTF-8 and not too long. `name` is that of the argument. */
 mha_status nn_public_text(mha_context *ctx, const char *name, const char *text, size_t length);
 
-/* The error of a decoding that has failed. */
-mha_status nn_decode_failed(mha_context *ctx, const nn_decoding *d);
-
 #endif

@@ -44,9 +44,13 @@ mha_status mha_tokenizer_train(mha_context *ctx, const char *path, const char *t
     nn_steps splitter = {0};
     nn_buffer out = {0};
     int64_t count = 0;
-    if (!nn_load_bytes(&l, &splitter, "training", false, true)) status = nn_public_reason(ctx, error);
-    else if (!(count = nn_train_bpe(&out, &splitter, text, length, &(nn_train_options){o.tokens, o.least, o.special})))
-        status = mha_context_fail(ctx, MHA_NO_MEMORY, "not enough memory to train a tokenizer");
+    if ((status = nn_load_bytes(&l, &splitter, "training", false, true)))
+        status = mha_context_fail(ctx, status == MHA_NO_MEMORY ? status : MHA_BAD_ARGUMENT, error);
+    else if ((status = nn_train_bpe(&out, &count, &splitter, text, length,
+                                    &(nn_train_options){o.tokens, o.least, o.special})))
+        nn_public_fail(ctx, status,
+                       status == MHA_NO_MEMORY ? "not enough memory to train a tokenizer"
+                                               : "text: a line takes too many steps to be split");
     else if ((status = nn_buffer_save(&out, path, error, sizeof error))) mha_context_fail(ctx, status, error);
     if (!status && made) *made = count;
     nn_steps_free(&splitter);

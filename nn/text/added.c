@@ -1,4 +1,5 @@
 #include "text/added.h"
+#include "io/failure.h"
 #include "text/unicode.h"
 
 #include <stdlib.h>
@@ -15,7 +16,7 @@ static char *copy(const char *bytes, size_t size)
 
 nn_added_token *nn_added_add(nn_added *a, const char *content, size_t size, int32_t id)
 {
-    if (!nn_grow(&a->tokens, &a->room, a->count + 1, sizeof *a->tokens)) return NULL;
+    if (nn_grow(&a->tokens, &a->room, a->count + 1, sizeof *a->tokens)) return NULL;
     nn_added_token *t = &a->tokens[a->count];
     *t = (nn_added_token){.content = copy(content, size),
                           .shown = copy(content, size),
@@ -26,35 +27,36 @@ nn_added_token *nn_added_add(nn_added *a, const char *content, size_t size, int3
     return t->content && t->shown ? t : NULL;
 }
 
-static bool build(const nn_added *a, nn_trie *trie, bool normalized)
+static mha_status build(const nn_added *a, nn_trie *trie, bool normalized)
 {
     nn_trie_key *keys = malloc((a->count + 1) * sizeof *keys);
     size_t n = 0;
-    if (!keys) return false;
+    if (!keys) return MHA_NO_MEMORY;
     for (size_t i = 0; i < a->count; i++) {
         const nn_added_token *t = &a->tokens[i];
         if (t->normalized == normalized) keys[n++] = (nn_trie_key){t->shown, t->shown_size, (int32_t)i};
     }
-    bool done = nn_trie_build(trie, keys, n);
+    mha_status status = nn_trie_build(trie, keys, n);
     free(keys);
-    return done;
+    return status;
 }
 
-bool nn_added_prepare(nn_added *a)
+mha_status nn_added_prepare(nn_added *a)
 {
     size_t ids = 0;
     for (size_t i = 0; i < a->count; i++) {
         const nn_added_token *t = &a->tokens[i];
         if ((size_t)t->id + 1 > ids) ids = (size_t)t->id + 1;
-        if (t->special && !nn_vocabulary_add(&a->special, t->content, t->content_size, t->id)) return false;
-        if (!nn_vocabulary_add(&a->contents, t->content, t->content_size, t->id)) return false;
+        if (t->special) TRY(nn_vocabulary_add(&a->special, t->content, t->content_size, t->id));
+        TRY(nn_vocabulary_add(&a->contents, t->content, t->content_size, t->id));
     }
     a->by_id = malloc((ids + 1) * sizeof *a->by_id);
-    if (!a->by_id) return false;
+    if (!a->by_id) return MHA_NO_MEMORY;
     a->id_count = ids;
     for (size_t i = 0; i < ids; i++) a->by_id[i] = -1;
     for (size_t i = 0; i < a->count; i++) a->by_id[a->tokens[i].id] = (int32_t)i;
-    return build(a, &a->raw, false) && build(a, &a->normalized, true);
+    TRY(build(a, &a->raw, false));
+    return build(a, &a->normalized, true);
 }
 
 void nn_added_free(nn_added *a)

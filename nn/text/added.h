@@ -29,8 +29,8 @@ typedef struct nn_added {
 /* Adds a token, whose `shown` is a copy of its content. NULL without memory. */
 nn_added_token *nn_added_add(nn_added *a, const char *content, size_t size, int32_t id);
 
-/* After the last token: what is needed to find them. False without memory. */
-bool nn_added_prepare(nn_added *a);
+/* After the last token: what is needed to find them. Returns MHA_OK, MHA_NO_MEMORY or MHA_TOO_LARGE. */
+mha_status nn_added_prepare(nn_added *a);
 void nn_added_free(nn_added *a);
 
 /* The token with that id; NULL for none. */

@@ -4,6 +4,7 @@
  *
  * A long word is cut first, between characters that are next to each other inside no piece: no merge reaches across. */
 #include "text/word_model.h"
+#include "io/failure.h"
 #include "text/unicode.h"
 
 #include <stdlib.h>
@@ -28,11 +29,11 @@ static nn_merge *slot_of(const nn_merges *m, uint64_t pair)
 }
 
 /* Moves all merges to a table of that many slots; they are spread by other keys until none lies too far from its place. */
-static bool move(nn_merges *m, size_t slot_count, bool draw)
+static mha_status move(nn_merges *m, size_t slot_count, bool draw)
 {
     nn_merges more = {.slot_count = slot_count, .key = m->key};
     more.slots = malloc(more.slot_count * sizeof *more.slots);
-    if (!more.slots) return false;
+    if (!more.slots) return MHA_NO_MEMORY;
     for (bool spread = false; !spread; draw = true) {
         if (draw) more.key = nn_hash_key_draw();
         spread = true;
@@ -48,22 +49,21 @@ static bool move(nn_merges *m, size_t slot_count, bool draw)
     m->slots = more.slots;
     m->slot_count = more.slot_count;
     m->key = more.key;
-    return true;
+    return MHA_OK;
 }
 
-bool nn_merges_add(nn_merges *m, int32_t left, int32_t right, uint32_t order, int32_t id)
+mha_status nn_merges_add(nn_merges *m, int32_t left, int32_t right, uint32_t order, int32_t id)
 {
     uint64_t pair = pair_of(left, right);
     bool full = (m->count + 1) * 2 > m->slot_count;
-    if (full && !move(m, m->slot_count ? m->slot_count * 2 : 1024, false)) return false;
-    if (!nn_grow(&m->results, &m->result_room, (size_t)order + 1, sizeof *m->results)) return false;
+    if (full) TRY(move(m, m->slot_count ? m->slot_count * 2 : 1024, false));
+    TRY(nn_grow(&m->results, &m->result_room, (size_t)order + 1, sizeof *m->results));
     nn_merge *slot = slot_of(m, pair);
-    for (; !slot; slot = slot_of(m, pair))
-        if (!move(m, m->slot_count, true)) return false;
+    for (; !slot; slot = slot_of(m, pair)) TRY(move(m, m->slot_count, true));
     if (slot->id < 0) m->count++;
     *slot = (nn_merge){pair, order, id};
     m->results[order] = id;
-    return true;
+    return MHA_OK;
 }
 
 const nn_merge *nn_merges_find(const nn_merges *m, int32_t left, int32_t right)
@@ -82,16 +82,15 @@ void nn_merges_free(nn_merges *m)
 
 /* ---- Merging ----------------------------------------------------------------------------------------------------- */
 
-bool nn_bpe_symbol(nn_flow *f, int32_t id, size_t start, size_t length)
+mha_status nn_bpe_symbol(nn_flow *f, int32_t id, size_t start, size_t length)
 {
     size_t n = f->symbol_count;
-    if (start + length >= NONE) return nn_flow_fail(f, "a word of the text is longer than 4 GiB");
-    if (!nn_grow(&f->symbols, &f->symbol_room, n + 1, sizeof *f->symbols))
-        return nn_flow_fail(f, "not enough memory to encode a text");
+    if (start + length >= NONE) return nn_flow_fail(f, MHA_TOO_LARGE, "a word of the text is longer than 4 GiB");
+    if (nn_grow(&f->symbols, &f->symbol_room, n + 1, sizeof *f->symbols)) return nn_flow_memory(f);
     if (n) f->symbols[n - 1].next = (uint32_t)n;
     f->symbols[n] = (nn_symbol){(uint32_t)start, (uint32_t)length, n ? (uint32_t)n - 1 : NONE, NONE, id};
     f->symbol_count++;
-    return true;
+    return MHA_OK;
 }
 
 /* Offers the pair of a symbol and the next one, if it can be merged. */
@@ -138,11 +137,11 @@ typedef struct unknown {
     size_t start, length;
 } unknown;
 
-static bool flush(const nn_word_model *m, nn_flow *f, unknown *u)
+static mha_status flush(const nn_word_model *m, nn_flow *f, unknown *u)
 {
-    bool done = !u->waiting || nn_bpe_symbol(f, m->unknown, u->start, u->length);
+    mha_status status = u->waiting ? nn_bpe_symbol(f, m->unknown, u->start, u->length) : MHA_OK;
     u->waiting = false;
-    return done;
+    return status;
 }
 
 /* A character with the prefix and the suffix that its place in the word asks for; NULL for one that is too long. */
@@ -176,11 +175,12 @@ static void character(const nn_word_model *m, nn_flow *f, size_t word, size_t at
     const char *text = affixed(m, f->text.bytes + at, &length, at == word, last, room);
     int32_t id = text ? nn_vocabulary_find(&m->vocabulary, text, length) : -1;
     if (id >= 0) {
-        if (flush(m, f, u)) nn_bpe_symbol(f, id, start, n);
+        if (!flush(m, f, u)) nn_bpe_symbol(f, id, start, n);
         return;
     }
     if (m->byte_fallback && text && as_bytes(m, f, text, length, start)) return;
-    if (m->unknown_missing) nn_flow_fail(f, "the text needs the unknown token, which is not in the vocabulary");
+    if (m->unknown_missing)
+        nn_flow_fail(f, MHA_BAD_ARGUMENT, "the text needs the unknown token, which is not in the vocabulary");
     if (m->unknown < 0) return;
     if (u->waiting && m->fuse_unknown) {
         u->length += n;

@@ -18,7 +18,7 @@ void nn_list_clear(nn_list *l) { l->size = l->count = 0; }
 void nn_list_put(nn_list *l, const char *bytes, size_t size)
 {
     if (l->most && (size > l->most || l->size > l->most - size)) fail(l, NN_LIST_TOO_LONG);
-    else if (!nn_grow(&l->bytes, &l->room, l->size + size + 1, 1)) fail(l, NN_LIST_NO_MEMORY);
+    else if (nn_grow(&l->bytes, &l->room, l->size + size + 1, 1)) fail(l, NN_LIST_NO_MEMORY);
     if (l->failed) return;
     if (size) memcpy(l->bytes + l->size, bytes, size);
     l->size += size;
@@ -26,7 +26,7 @@ void nn_list_put(nn_list *l, const char *bytes, size_t size)
 
 void nn_list_end(nn_list *l)
 {
-    if (nn_grow(&l->ends, &l->end_room, l->count + 1, sizeof *l->ends)) l->ends[l->count++] = l->size;
+    if (!nn_grow(&l->ends, &l->end_room, l->count + 1, sizeof *l->ends)) l->ends[l->count++] = l->size;
     else fail(l, NN_LIST_NO_MEMORY);
 }
 
@@ -166,7 +166,7 @@ void nn_decode_replace(const nn_decoder *d, nn_list *out, const nn_list *in)
     for (size_t i = 0; i < in->count && !out->failed; i++) {
         size_t size;
         replacing r = {d, out, nn_list_text(in, i, &size)};
-        if (!nn_pattern_all(&d->pattern, &matcher, r.text, size, replace_each, &r))
+        if (nn_pattern_all(&d->pattern, &matcher, r.text, size, replace_each, &r))
             fail(out, matcher.steps ? NN_LIST_NO_MEMORY : NN_LIST_TOO_MANY_STEPS);
         nn_list_end(out);
     }
@@ -282,7 +282,7 @@ void nn_decode_ctc(const nn_decoder *d, nn_list *out, const nn_list *in)
 
 nn_decoder *nn_decoders_add(nn_decoders *d, nn_decode *decode)
 {
-    if (!nn_grow(&d->at, &d->room, d->count + 1, sizeof *d->at)) return NULL;
+    if (nn_grow(&d->at, &d->room, d->count + 1, sizeof *d->at)) return NULL;
     d->at[d->count] = (nn_decoder){.decode = decode};
     return &d->at[d->count++];
 }
@@ -322,18 +322,20 @@ static void join_with_spaces(nn_list *out, const nn_list *in)
     }
 }
 
-/* The reason of a failure of a decoder; NULL: of what comes before or behind them. */
-static void describe_failure(nn_decoding *d, const nn_decoder *failed, nn_list_failure why, size_t most)
+/* Records the failure of a decoder; NULL: of what comes before or behind them. */
+static mha_status describe_failure(nn_decoding *d, const nn_decoder *failed, nn_list_failure why, size_t most)
 {
     d->error[0] = 0;
+    if (why == NN_LIST_NO_MEMORY) snprintf(d->error, sizeof d->error, "not enough memory to decode a text");
     if (why == NN_LIST_TOO_LONG)
         snprintf(d->error, sizeof d->error, "the decoder makes more than %zu bytes of these tokens", most);
     if (why == NN_LIST_TOO_MANY_STEPS && failed)
         snprintf(d->error, sizeof d->error, "the regular expression %s takes too many steps on these tokens",
                  nn_json_brief(failed->pattern.text).text);
+    return !why ? MHA_OK : why == NN_LIST_NO_MEMORY ? MHA_NO_MEMORY : MHA_BAD_ARGUMENT;
 }
 
-bool nn_decoders_run(const nn_decoders *s, nn_decoding *d)
+mha_status nn_decoders_run(const nn_decoders *s, nn_decoding *d)
 {
     const nn_decoder *last = NULL;
     size_t most = nn_text_most(d->in.size);
@@ -349,9 +351,8 @@ bool nn_decoders_run(const nn_decoders *s, nn_decoding *d)
         join_with_spaces(&d->out, &d->in);
         swap_lists(d);
     }
-    nn_list_failure why = d->in.failed;
-    describe_failure(d, last, why, most);
+    mha_status status = describe_failure(d, last, d->in.failed, most);
     d->in.failed = d->out.failed = NN_LIST_GOOD;
     d->in.most = d->out.most = 0;
-    return !why;
+    return status;
 }

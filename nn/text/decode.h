@@ -50,7 +50,7 @@ void nn_decoders_free(nn_decoders *d);
 /* What decoding writes into; zeroed, it is empty. */
 typedef struct nn_decoding {
     nn_list in, out;
-    char error[160]; /* the reason after a failure; empty: no memory */
+    char error[160]; /* the reason after a failure */
 } nn_decoding;
 void nn_decoding_free(nn_decoding *d);
 
@@ -58,8 +58,8 @@ void nn_list_clear(nn_list *l);
 void nn_list_put(nn_list *l, const char *bytes, size_t size); /* to the last text, which nn_list_end closes */
 void nn_list_end(nn_list *l);
 
-/* Decodes d->in and leaves the joined text there. False after a failure. */
-bool nn_decoders_run(const nn_decoders *s, nn_decoding *d);
+/* Decodes d->in and leaves the joined text there. Returns MHA_OK, MHA_NO_MEMORY or MHA_BAD_ARGUMENT. */
+mha_status nn_decoders_run(const nn_decoders *s, nn_decoding *d);
 
 nn_decode nn_decode_bytes, nn_decode_fallback, nn_decode_fuse, nn_decode_replace, nn_decode_strip, nn_decode_metaspace,
     nn_decode_wordpiece, nn_decode_bpe, nn_decode_ctc, nn_decode_sentencepiece;

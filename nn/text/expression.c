@@ -15,11 +15,12 @@
 
 void nn_expression_unicode(char out[NN_EXPRESSION_UNICODE]) { *out = 0; }
 
-nn_expression *nn_expression_compile(const char *pattern, char *error, size_t error_size)
+mha_status nn_expression_compile(nn_expression **e, const char *pattern, char *error, size_t error_size)
 {
     (void)pattern;
+    *e = NULL;
     snprintf(error, error_size, "this build has no PCRE2 for its regular expression");
-    return NULL;
+    return MHA_BAD_FILE;
 }
 
 void nn_expression_free(nn_expression *e) { (void)e; }
@@ -54,60 +55,67 @@ void nn_expression_unicode(char out[NN_EXPRESSION_UNICODE])
         pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, out);
 }
 
-static pcre2_code *compile(const nn_buffer *own, uint32_t options, uint32_t modes, char *error, size_t error_size)
+static mha_status no_memory(char *error, size_t error_size)
+{
+    snprintf(error, error_size, "not enough memory for a regular expression");
+    return MHA_NO_MEMORY;
+}
+
+static mha_status compile(pcre2_code **made, const nn_buffer *own, uint32_t options, uint32_t modes, char *error,
+                          size_t error_size)
 {
     int code;
     PCRE2_SIZE at;
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
-    if (!context) {
-        snprintf(error, error_size, "not enough memory for a regular expression");
-        return NULL;
-    }
+    if (!context) return no_memory(error, error_size);
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     options |= PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
-    pcre2_code *made = pcre2_compile((PCRE2_SPTR)own->bytes, own->size - 1, options, &code, &at, context);
+    *made = pcre2_compile((PCRE2_SPTR)own->bytes, own->size - 1, options, &code, &at, context);
     pcre2_compile_context_free(context);
-    if (made) pcre2_jit_compile(made, modes); /* without it, matching is slower and the same */
-    else {
-        PCRE2_UCHAR reason[128];
-        pcre2_get_error_message(code, reason, sizeof reason);
-        snprintf(error, error_size, "its regular expression is invalid: %s", (char *)reason);
+    if (*made) {
+        pcre2_jit_compile(*made, modes); /* without it, matching is slower and the same */
+        return MHA_OK;
     }
-    return made;
+    PCRE2_UCHAR reason[128];
+    pcre2_get_error_message(code, reason, sizeof reason);
+    snprintf(error, error_size, "its regular expression is invalid: %s", (char *)reason);
+    return code == PCRE2_ERROR_HEAP_FAILED ? MHA_NO_MEMORY : MHA_BAD_FILE;
 }
 
-nn_expression *nn_expression_compile(const char *pattern, char *error, size_t error_size)
+static mha_status compile_both(nn_expression **made, const nn_buffer *own, char *error, size_t error_size)
 {
-    nn_buffer own = {0};
-    nn_expression *e = NULL;
     uint32_t references = 0;
-    if (strlen(pattern) > PATTERN_MOST) {
-        snprintf(error, error_size, "its regular expression has more than %d bytes", PATTERN_MOST);
-        return NULL;
-    }
-    const char *problem = nn_expression_translate(&own, pattern);
-    if (problem) {
-        snprintf(error, error_size, "its regular expression has %s, which is not supported", problem);
-        goto out;
-    }
-    nn_buffer_putc(&own, 0);
-    e = own.failed ? NULL : calloc(1, sizeof *e);
-    if (!e) {
-        snprintf(error, error_size, "not enough memory for a regular expression");
-        goto out;
-    }
-    e->quick = compile(&own, 0, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD, error, error_size);
-    if (e->quick) e->counted = compile(&own, PCRE2_AUTO_CALLOUT, PCRE2_JIT_COMPLETE, error, error_size);
-    if (!e->counted) {
+    nn_expression *e = own->failed ? NULL : calloc(1, sizeof *e);
+    if (!e) return no_memory(error, error_size);
+    mha_status status = compile(&e->quick, own, 0, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD, error, error_size);
+    if (!status) status = compile(&e->counted, own, PCRE2_AUTO_CALLOUT, PCRE2_JIT_COMPLETE, error, error_size);
+    if (status) {
         nn_expression_free(e);
-        e = NULL;
-        goto out;
+        return status;
     }
     e->repeats = pcre2_pattern_info(e->quick, PCRE2_INFO_BACKREFMAX, &references) == 0 && references;
-    e->resumes = !strstr(own.bytes, "\\G");
-out:
+    e->resumes = !strstr(own->bytes, "\\G");
+    *made = e;
+    return MHA_OK;
+}
+
+mha_status nn_expression_compile(nn_expression **e, const char *pattern, char *error, size_t error_size)
+{
+    nn_buffer own = {0};
+    *e = NULL;
+    if (strlen(pattern) > PATTERN_MOST) {
+        snprintf(error, error_size, "its regular expression has more than %d bytes", PATTERN_MOST);
+        return MHA_BAD_FILE;
+    }
+    mha_status status = MHA_BAD_FILE;
+    const char *problem = nn_expression_translate(&own, pattern);
+    if (problem) snprintf(error, error_size, "its regular expression has %s, which is not supported", problem);
+    else {
+        nn_buffer_putc(&own, 0);
+        status = compile_both(e, &own, error, error_size);
+    }
     nn_buffer_free(&own);
-    return e;
+    return status;
 }
 
 void nn_expression_free(nn_expression *e)

@@ -12,8 +12,8 @@
 /* A compiled expression is only read: several threads may use it, each with a matcher of its own. */
 typedef struct nn_expression nn_expression;
 
-/* NULL on error, with the reason in `error`. */
-nn_expression *nn_expression_compile(const char *pattern, char *error, size_t error_size);
+/* On error *e is NULL and the reason in `error`. */
+mha_status nn_expression_compile(nn_expression **e, const char *pattern, char *error, size_t error_size);
 void nn_expression_free(nn_expression *e);
 
 /* The version of Unicode whose classes expressions have, such as "14.0.0"; "" without PCRE2. */

@@ -33,40 +33,40 @@ void nn_flow_free(nn_flow *f)
     free(f);
 }
 
-bool nn_flow_fail(nn_flow *f, const char *format, ...)
+mha_status nn_flow_fail(nn_flow *f, mha_status status, const char *format, ...)
 {
-    if (f->failed) return false;
+    if (f->failed) return f->failed;
     va_list args;
     va_start(args, format);
     vsnprintf(f->error, sizeof f->error, format, args);
     va_end(args);
-    f->failed = true;
-    return false;
+    return f->failed = status;
 }
 
-static bool no_memory(nn_flow *f) { return nn_flow_fail(f, "not enough memory to encode a text"); }
+mha_status nn_flow_memory(nn_flow *f) { return nn_flow_fail(f, MHA_NO_MEMORY, "not enough memory to encode a text"); }
 
-static bool room(nn_flow *f, nn_text *t, size_t size)
+static mha_status reserve(nn_flow *f, nn_text *t, size_t size)
 {
     if (size > f->most)
-        return nn_flow_fail(f, "the steps of the tokenizer make more than %zu bytes of this text", f->most);
-    if (!nn_grow(&t->bytes, &t->room, size, 1)) return no_memory(f);
-    if (!f->track) return true;
-    if (!nn_grow(&t->from, &t->from_room, size, sizeof *t->from) || !nn_grow(&t->to, &t->to_room, size, sizeof *t->to))
-        return no_memory(f);
-    return true;
+        return nn_flow_fail(f, MHA_BAD_ARGUMENT, "the steps of the tokenizer make more than %zu bytes of this text",
+                            f->most);
+    if (nn_grow(&t->bytes, &t->room, size, 1)) return nn_flow_memory(f);
+    if (!f->track) return MHA_OK;
+    if (nn_grow(&t->from, &t->from_room, size, sizeof *t->from) || nn_grow(&t->to, &t->to_room, size, sizeof *t->to))
+        return nn_flow_memory(f);
+    return MHA_OK;
 }
 
 void nn_flow_begin(nn_flow *f, const char *text, size_t size, bool track)
 {
     f->most = nn_text_most(size);
     f->track = track;
-    f->failed = false;
+    f->failed = MHA_OK;
     nn_matcher_begin(&f->matcher, size);
     f->error[0] = 0;
     f->part_count = f->cut_count = f->token_count = 0;
     f->text.size = f->next.size = 0;
-    if (!size || !room(f, &f->text, size)) return;
+    if (!size || reserve(f, &f->text, size)) return;
     memcpy(f->text.bytes, text, size);
     f->text.size = size;
     for (size_t at = 0, n; track && at < size; at += n) {
@@ -76,8 +76,8 @@ void nn_flow_begin(nn_flow *f, const char *text, size_t size, bool track)
             f->text.to[i] = (uint32_t)(at + n);
         }
     }
-    if (!nn_grow(&f->parts, &f->part_room, 1, sizeof *f->parts)) {
-        no_memory(f);
+    if (nn_grow(&f->parts, &f->part_room, 1, sizeof *f->parts)) {
+        nn_flow_memory(f);
         return;
     }
     f->parts[f->part_count++] = (nn_part){0, size, -1};
@@ -88,7 +88,7 @@ void nn_flow_begin(nn_flow *f, const char *text, size_t size, bool track)
 void nn_flow_copy(nn_flow *f, size_t start, size_t end)
 {
     size_t n = end - start, at = f->next.size;
-    if (f->failed || !n || !room(f, &f->next, at + n)) return;
+    if (f->failed || !n || reserve(f, &f->next, at + n)) return;
     memcpy(f->next.bytes + at, f->text.bytes + start, n);
     if (f->track) {
         memcpy(f->next.from + at, f->text.from + start, n * sizeof *f->text.from);
@@ -100,7 +100,7 @@ void nn_flow_copy(nn_flow *f, size_t start, size_t end)
 void nn_flow_put(nn_flow *f, const char *bytes, size_t size, size_t first, size_t last)
 {
     size_t at = f->next.size;
-    if (f->failed || !size || !room(f, &f->next, at + size)) return;
+    if (f->failed || !size || reserve(f, &f->next, at + size)) return;
     memcpy(f->next.bytes + at, bytes, size);
     for (size_t i = at; f->track && i < at + size; i++) {
         f->next.from[i] = f->text.from[first];
@@ -138,7 +138,7 @@ void nn_flow_edit(nn_flow *f, const struct nn_step *step, nn_edit *edit)
 static void push_part(nn_flow *f, size_t start, size_t end, int32_t token)
 {
     if (f->failed) return;
-    if (!nn_grow(&f->cut, &f->cut_room, f->cut_count + 1, sizeof *f->cut)) no_memory(f);
+    if (nn_grow(&f->cut, &f->cut_room, f->cut_count + 1, sizeof *f->cut)) nn_flow_memory(f);
     else f->cut[f->cut_count++] = (nn_part){start, end, token};
 }
 
@@ -195,6 +195,6 @@ void nn_flow_cut(nn_flow *f, const struct nn_step *step, nn_cut *cut)
 void nn_flow_token(nn_flow *f, int32_t id, size_t start, size_t end, bool surface)
 {
     if (f->failed) return;
-    if (!nn_grow(&f->tokens, &f->token_room, f->token_count + 1, sizeof *f->tokens)) no_memory(f);
+    if (nn_grow(&f->tokens, &f->token_room, f->token_count + 1, sizeof *f->tokens)) nn_flow_memory(f);
     else f->tokens[f->token_count++] = (nn_token){start, end, id, surface};
 }

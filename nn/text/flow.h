@@ -54,7 +54,7 @@ typedef struct nn_flow {
     size_t token_count, token_room;
     size_t most; /* bytes that the text may become */
     bool track;
-    bool failed; /* as `error` says */
+    mha_status failed; /* the first error, whose reason is in `error`; or MHA_OK */
     char error[160];
     size_t cut_from; /* where the pieces of the part that is being cut begin */
     bool matched;    /* the piece before was a match */
@@ -74,8 +74,9 @@ typedef struct nn_flow {
 
 void nn_flow_free(nn_flow *f);
 
-/* Records the first error. Returns false. */
-__attribute__((format(printf, 2, 3))) bool nn_flow_fail(nn_flow *f, const char *format, ...);
+/* Record the first error, which is returned. */
+__attribute__((format(printf, 3, 4))) mha_status nn_flow_fail(nn_flow *f, mha_status status, const char *format, ...);
+mha_status nn_flow_memory(nn_flow *f); /* MHA_NO_MEMORY */
 
 /* How long a text may become by way of steps or decoders: a file may repeat what it inserts, and double it each time. */
 static inline size_t nn_text_most(size_t size)

@@ -34,7 +34,7 @@ static void replace_each(void *user, size_t start, size_t end, bool match)
 void nn_edit_replace(const nn_step *s, nn_flow *f, size_t start, size_t end)
 {
     replacing r = {s, f, start};
-    if (!nn_pattern_all(&s->pattern, &f->matcher, f->text.bytes + start, end - start, replace_each, &r))
+    if (nn_pattern_all(&s->pattern, &f->matcher, f->text.bytes + start, end - start, replace_each, &r))
         nn_pattern_fail(&s->pattern, f);
 }
 

@@ -38,19 +38,19 @@ static void sort_marks(nn_flow *f, size_t count)
 }
 
 /* Appends the decomposition of a character to the codes. */
-static bool decompose(const nn_step *s, nn_flow *f, int32_t code, size_t *count)
+static mha_status decompose(const nn_step *s, nn_flow *f, int32_t code, size_t *count)
 {
     int32_t parts[NN_DECOMPOSED];
     int n = nn_decompose(code, s->compatible, parts);
     size_t need = 2 * (*count + (size_t)n);
-    if (!nn_grow(&f->codes, &f->code_room, need, sizeof *f->codes) ||
-        !nn_grow(&f->leads, &f->lead_room, need, sizeof *f->leads))
-        return nn_flow_fail(f, "not enough memory to encode a text");
+    if (nn_grow(&f->codes, &f->code_room, need, sizeof *f->codes) ||
+        nn_grow(&f->leads, &f->lead_room, need, sizeof *f->leads))
+        return nn_flow_memory(f);
     for (int i = 0; i < n; i++) {
         f->codes[*count] = parts[i];
         f->leads[(*count)++] = i == 0;
     }
-    return true;
+    return MHA_OK;
 }
 
 /* Where the run that begins at `start` ends; its decomposition is in the codes. */
@@ -65,7 +65,7 @@ static size_t decompose_run(const nn_step *s, nn_flow *f, size_t start, size_t e
             nn_decompose(code, s->compatible, parts);
             if (!nn_joins_previous(parts[0])) break;
         }
-        if (!decompose(s, f, code, count)) return end;
+        if (decompose(s, f, code, count)) return end;
         at += n;
     }
     return at;

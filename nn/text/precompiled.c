@@ -35,13 +35,14 @@ static bool has_valid_texts(const nn_precompiled *p)
     return true;
 }
 
-nn_precompiled *nn_precompiled_read(const void *bytes, size_t size, const char **why)
+mha_status nn_precompiled_read(nn_precompiled **table, const void *bytes, size_t size, const char **why)
 {
     const unsigned char *b = bytes;
+    *table = NULL;
     *why = "its table of characters is damaged";
-    if (size < 4) return NULL;
+    if (size < 4) return MHA_BAD_FILE;
     size_t trie = little_endian(b);
-    if (trie < 4 || trie % 4 || trie > size - 4) return NULL;
+    if (trie < 4 || trie % 4 || trie > size - 4) return MHA_BAD_FILE;
     nn_precompiled *p = calloc(1, sizeof *p);
     if (p) {
         p->unit_count = trie / 4;
@@ -52,15 +53,18 @@ nn_precompiled *nn_precompiled_read(const void *bytes, size_t size, const char *
     if (!p || !p->units || !p->texts) {
         nn_precompiled_free(p);
         *why = "not enough memory for its table of characters";
-        return NULL;
+        return MHA_NO_MEMORY;
     }
     for (size_t i = 0; i < p->unit_count; i++) p->units[i] = little_endian(b + 4 + 4 * i);
     memcpy(p->texts, b + 4 + trie, p->texts_size);
     p->texts[p->texts_size] = 0;
-    if (has_valid_texts(p)) return p;
-    nn_precompiled_free(p);
-    *why = "its table of characters has texts that are not UTF-8";
-    return NULL;
+    if (!has_valid_texts(p)) {
+        nn_precompiled_free(p);
+        *why = "its table of characters has texts that are not UTF-8";
+        return MHA_BAD_FILE;
+    }
+    *table = p;
+    return MHA_OK;
 }
 
 void nn_precompiled_free(nn_precompiled *p)
@@ -71,7 +75,7 @@ void nn_precompiled_free(nn_precompiled *p)
     free(p);
 }
 
-nn_precompiled *nn_precompiled_base64(const char *text, size_t size, const char **why)
+mha_status nn_precompiled_base64(nn_precompiled **table, const char *text, size_t size, const char **why)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     unsigned char *bytes = malloc(size / 4 * 3 + 3);
@@ -79,14 +83,15 @@ nn_precompiled *nn_precompiled_base64(const char *text, size_t size, const char 
     uint32_t bits = 0;
     int held = 0;
     *why = "not enough memory for its table of characters";
-    if (!bytes) return NULL;
+    *table = NULL;
+    if (!bytes) return MHA_NO_MEMORY;
     while (size && text[size - 1] == '=') size--;
     for (size_t i = 0; i < size; i++) {
         const char *digit = text[i] ? strchr(digits, text[i]) : NULL;
         if (!digit) {
             free(bytes);
             *why = "its table of characters is not base64";
-            return NULL;
+            return MHA_BAD_FILE;
         }
         bits = bits << 6 | (uint32_t)(digit - digits);
         held += 6;
@@ -94,9 +99,9 @@ nn_precompiled *nn_precompiled_base64(const char *text, size_t size, const char 
         held -= 8;
         bytes[n++] = (unsigned char)(bits >> held);
     }
-    nn_precompiled *p = nn_precompiled_read(bytes, n, why);
+    mha_status status = nn_precompiled_read(table, bytes, n, why);
     free(bytes);
-    return p;
+    return status;
 }
 
 /* Walks along the text and reports keys that end at `*length`. Returns their text, or NULL at the end. */

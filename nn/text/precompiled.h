@@ -5,9 +5,7 @@
 #ifndef NN_TEXT_PRECOMPILED_H
 #define NN_TEXT_PRECOMPILED_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <mha.h>
 
 typedef struct nn_precompiled {
     uint32_t *units;
@@ -16,11 +14,11 @@ typedef struct nn_precompiled {
     size_t texts_size;
 } nn_precompiled;
 
-/* Reads a table; `bytes` need not stay. NULL on error, with the reason in `why`. */
-nn_precompiled *nn_precompiled_read(const void *bytes, size_t size, const char **why);
+/* Reads a table; `bytes` need not stay. On error *table is NULL and the reason in `why`. */
+mha_status nn_precompiled_read(nn_precompiled **table, const void *bytes, size_t size, const char **why);
 
 /* The same from base64, as tokenizer.json holds it. */
-nn_precompiled *nn_precompiled_base64(const char *text, size_t size, const char **why);
+mha_status nn_precompiled_base64(nn_precompiled **table, const char *text, size_t size, const char **why);
 void nn_precompiled_free(nn_precompiled *p);
 
 /* What the text as a whole, or its longest prefix in the table, becomes; NULL if it is not in the table. `length` gets

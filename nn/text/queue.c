@@ -5,6 +5,7 @@
  * and become the next run if there are many of them when the first one is used up. */
 #include "text/vocabulary.h"
 #include "text/word_model.h"
+#include "io/failure.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,21 +30,20 @@ static void sink(nn_candidate *heap, size_t count, size_t at)
     heap[at] = moved;
 }
 
-bool nn_queue_add(nn_flow *f, nn_candidate c)
+mha_status nn_queue_add(nn_flow *f, nn_candidate c)
 {
-    if (!nn_grow(&f->heap, &f->heap_room, f->heap_count + 1, sizeof *f->heap))
-        return nn_flow_fail(f, "not enough memory to encode a text");
+    if (nn_grow(&f->heap, &f->heap_room, f->heap_count + 1, sizeof *f->heap)) return nn_flow_memory(f);
     f->heap[f->heap_count++] = c;
-    return true;
+    return MHA_OK;
 }
 
-bool nn_queue_push(nn_flow *f, nn_candidate c)
+mha_status nn_queue_push(nn_flow *f, nn_candidate c)
 {
-    if (!nn_queue_add(f, c)) return false;
+    TRY(nn_queue_add(f, c));
     size_t at = f->heap_count - 1;
     for (; at && before(c, f->heap[(at - 1) / 4]); at = (at - 1) / 4) f->heap[at] = f->heap[(at - 1) / 4];
     f->heap[at] = c;
-    return true;
+    return MHA_OK;
 }
 
 static uint32_t digit(nn_candidate c, int pass)
@@ -53,12 +53,12 @@ static uint32_t digit(nn_candidate c, int pass)
 }
 
 /* Sorts all candidates of the heap into the run, digit by digit from the lowest; a digit that all share is skipped. */
-static bool sort(nn_flow *f)
+static mha_status sort(nn_flow *f)
 {
     size_t n = f->heap_count, *places = malloc(DIGIT * sizeof *places);
-    if (!places || !nn_grow(&f->run, &f->run_room, n, sizeof *f->run)) {
+    if (!places || nn_grow(&f->run, &f->run_room, n, sizeof *f->run)) {
         free(places);
-        return nn_flow_fail(f, "not enough memory to encode a text");
+        return nn_flow_memory(f);
     }
     for (int pass = 0; pass < 4; pass++) {
         nn_candidate *from = f->heap, *to = f->run;
@@ -81,7 +81,7 @@ static bool sort(nn_flow *f)
     size_t room = f->heap_room;
     f->heap = f->run, f->heap_room = f->run_room, f->heap_count = 0;
     f->run = sorted, f->run_room = room, f->run_count = n, f->run_at = 0;
-    return true;
+    return MHA_OK;
 }
 
 void nn_queue_clear(nn_flow *f) { f->heap_count = f->run_count = f->run_at = 0; }
@@ -96,7 +96,7 @@ void nn_queue_ready(nn_flow *f)
 
 bool nn_queue_pop(nn_flow *f, nn_candidate *top)
 {
-    if (f->run_at == f->run_count && f->heap_count > MANY && !sort(f)) return false;
+    if (f->run_at == f->run_count && f->heap_count > MANY && sort(f)) return false;
     bool run = f->run_at < f->run_count;
     if (f->failed || (!run && !f->heap_count)) return false;
     if (run && (!f->heap_count || before(f->run[f->run_at], f->heap[0]))) {

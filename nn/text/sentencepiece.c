@@ -109,7 +109,8 @@ static void put_piece(const nn_word_model *m, nn_flow *f, size_t start, size_t s
     nn_token *last = f->token_count ? &f->tokens[f->token_count - 1] : NULL;
     if (id >= 0) nn_flow_token(f, id, start, start + size, false);
     else if (m->unknown < 0)
-        nn_flow_fail(f, "the text has a character without a token, and the tokenizer has no unknown token");
+        nn_flow_fail(f, MHA_BAD_ARGUMENT,
+                     "the text has a character without a token, and the tokenizer has no unknown token");
     else if (m->fuse_unknown && last && last->id == m->unknown && last->surface && last->end == start)
         last->end += size;
     else nn_flow_token(f, m->unknown, start, start + size, true);

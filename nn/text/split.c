@@ -34,13 +34,13 @@ static int find_match(const nn_pattern *p, nn_matcher *m, const char *text, size
     return 0;
 }
 
-bool nn_pattern_all(const nn_pattern *p, nn_matcher *m, const char *text, size_t size, nn_pattern_each *each,
-                    void *user)
+mha_status nn_pattern_all(const nn_pattern *p, nn_matcher *m, const char *text, size_t size, nn_pattern_each *each,
+                          void *user)
 {
     size_t from = 0, done = 0, last = SIZE_MAX, start, end;
     while (size && from <= size) {
         int found = find_match(p, m, text, size, from, &start, &end);
-        if (found < 0) return false;
+        if (found < 0) return m->steps ? MHA_NO_MEMORY : MHA_BAD_ARGUMENT;
         if (!found) break;
         if (start == end && end == last) {
             size_t n = 1;
@@ -53,13 +53,15 @@ bool nn_pattern_all(const nn_pattern *p, nn_matcher *m, const char *text, size_t
         from = done = last = end;
     }
     if (done < size) each(user, done, size, false);
-    return true;
+    return MHA_OK;
 }
 
 void nn_pattern_fail(const nn_pattern *p, nn_flow *f)
 {
-    if (f->matcher.steps) nn_flow_fail(f, "not enough memory to encode a text");
-    else nn_flow_fail(f, "the regular expression %s takes too many steps on this text", nn_json_brief(p->text).text);
+    if (f->matcher.steps) nn_flow_memory(f);
+    else
+        nn_flow_fail(f, MHA_BAD_ARGUMENT, "the regular expression %s takes too many steps on this text",
+                     nn_json_brief(p->text).text);
 }
 
 /* ---- Cuts -------------------------------------------------------------------------------------------------------- */
@@ -79,7 +81,7 @@ static void cut_each(void *user, size_t start, size_t end, bool match)
 void nn_cut_pattern(const nn_step *s, nn_flow *f, size_t start, size_t end)
 {
     cutting c = {s, f, start};
-    if (!nn_pattern_all(&s->pattern, &f->matcher, f->text.bytes + start, end - start, cut_each, &c))
+    if (nn_pattern_all(&s->pattern, &f->matcher, f->text.bytes + start, end - start, cut_each, &c))
         nn_pattern_fail(&s->pattern, f);
 }
 
@@ -130,7 +132,7 @@ void nn_cut_length(const nn_step *s, nn_flow *f, size_t start, size_t end)
 
 static nn_step *add_step(nn_steps *s, nn_step step)
 {
-    if (!nn_grow(&s->at, &s->room, s->count + 1, sizeof *s->at)) return NULL;
+    if (nn_grow(&s->at, &s->room, s->count + 1, sizeof *s->at)) return NULL;
     s->at[s->count] = step;
     return &s->at[s->count++];
 }

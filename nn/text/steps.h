@@ -17,10 +17,11 @@ typedef struct nn_pattern {
 void nn_pattern_free(nn_pattern *p);
 
 /* Calls `each` for the matches and for what lies between them, in order; all of them cover the text. As Oniguruma's
- * iterator does, an empty match right behind another match is left out. False as nn_expression_find. */
+ * iterator does, an empty match right behind another match is left out. Returns
+ * MHA_OK, MHA_NO_MEMORY or MHA_BAD_ARGUMENT (too many steps). */
 typedef void nn_pattern_each(void *user, size_t start, size_t end, bool match);
-bool nn_pattern_all(const nn_pattern *p, nn_matcher *m, const char *text, size_t size, nn_pattern_each *each,
-                    void *user);
+mha_status nn_pattern_all(const nn_pattern *p, nn_matcher *m, const char *text, size_t size, nn_pattern_each *each,
+                          void *user);
 
 /* Records that nn_pattern_all has failed. */
 void nn_pattern_fail(const nn_pattern *p, nn_flow *f);

@@ -1,11 +1,12 @@
 #include "text/tokenizer.h"
+#include "io/failure.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 nn_template_item *nn_template_add(nn_template *t, int text, int32_t type)
 {
-    if (!nn_grow(&t->items, &t->room, t->count + 1, sizeof *t->items)) return NULL;
+    if (nn_grow(&t->items, &t->room, t->count + 1, sizeof *t->items)) return NULL;
     t->items[t->count] = (nn_template_item){text, -1, type, NULL};
     return &t->items[t->count++];
 }
@@ -57,19 +58,19 @@ static void normalize(const nn_tokenizer *t, nn_flow *f, const char *text, size_
 }
 
 /* The text of an added token after normalization. */
-static bool normalize_added(nn_tokenizer *t)
+static mha_status normalize_added(nn_tokenizer *t)
 {
-    bool done = true;
+    mha_status status = MHA_OK;
     nn_flow *f = nn_tokenizer_borrow(t);
-    if (!f) return false;
-    for (size_t i = 0; i < t->added.count && done; i++) {
+    if (!f) return MHA_NO_MEMORY;
+    for (size_t i = 0; i < t->added.count && !status; i++) {
         nn_added_token *a = &t->added.tokens[i];
         if (!a->normalized || !t->normalizer.count) continue;
         normalize(t, f, a->content, a->content_size);
         size_t size = f->part_count ? f->parts[0].end - f->parts[0].start : 0;
         char *shown = f->failed ? NULL : malloc(size + 1);
-        done = shown != NULL;
-        if (!shown) break;
+        status = f->failed ? f->failed : shown ? MHA_OK : MHA_NO_MEMORY;
+        if (status) break;
         if (size) memcpy(shown, f->text.bytes + f->parts[0].start, size);
         shown[size] = 0;
         free(a->shown);
@@ -77,19 +78,23 @@ static bool normalize_added(nn_tokenizer *t)
         a->shown_size = size;
     }
     nn_tokenizer_return(t, f);
-    return done;
+    return status;
 }
 
 /* Where the file has no template: the texts behind each other. */
-static bool default_template(nn_tokenizer *t)
+static mha_status default_template(nn_tokenizer *t)
 {
-    if (t->single.count || t->pair.count) return true;
-    return nn_template_add(&t->single, 0, 0) && nn_template_add(&t->pair, 0, 0) && nn_template_add(&t->pair, 1, 1);
+    if (t->single.count || t->pair.count) return MHA_OK;
+    bool made = nn_template_add(&t->single, 0, 0) && nn_template_add(&t->pair, 0, 0) && nn_template_add(&t->pair, 1, 1);
+    return made ? MHA_OK : MHA_NO_MEMORY;
 }
 
-bool nn_tokenizer_prepare(nn_tokenizer *t)
+mha_status nn_tokenizer_prepare(nn_tokenizer *t)
 {
-    return nn_word_model_prepare(&t->model) && normalize_added(t) && nn_added_prepare(&t->added) && default_template(t);
+    TRY(nn_word_model_prepare(&t->model));
+    TRY(normalize_added(t));
+    TRY(nn_added_prepare(&t->added));
+    return default_template(t);
 }
 
 /* ---- Working memory ---------------------------------------------------------------------------------------------- */
@@ -138,7 +143,7 @@ static bool lowers(const nn_steps *s)
     return false;
 }
 
-bool nn_tokenizer_encode(const nn_tokenizer *t, nn_flow *f, const char *text, size_t size, int how)
+mha_status nn_tokenizer_encode(const nn_tokenizer *t, nn_flow *f, const char *text, size_t size, int how)
 {
     static const nn_step lower = {.edit = nn_edit_lower};
     bool literal = how & NN_ENCODE_LITERAL;
@@ -153,7 +158,7 @@ bool nn_tokenizer_encode(const nn_tokenizer *t, nn_flow *f, const char *text, si
         if (part.token >= 0) nn_flow_token(f, part.token, part.start, part.end, true);
         else run_model(t, f, part);
     }
-    return !f->failed;
+    return f->failed;
 }
 
 /* Pieces by the ids that callers see. */
@@ -230,7 +235,8 @@ bool nn_tokenizer_is_special(const nn_tokenizer *t, int64_t id)
     return piece && nn_vocabulary_find(&t->added.special, piece, size) >= 0;
 }
 
-bool nn_tokenizer_decode(const nn_tokenizer *t, nn_decoding *d, const int32_t *ids, size_t count, bool skip_special)
+mha_status nn_tokenizer_decode(const nn_tokenizer *t, nn_decoding *d, const int32_t *ids, size_t count,
+                               bool skip_special)
 {
     nn_list_clear(&d->in);
     for (size_t i = 0; i < count; i++) {

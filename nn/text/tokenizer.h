@@ -47,8 +47,8 @@ typedef struct nn_tokenizer {
 nn_tokenizer *nn_tokenizer_make(void); /* empty; NULL without memory */
 void nn_tokenizer_free(nn_tokenizer *t);
 
-/* After all parts were filled in. False without memory. */
-bool nn_tokenizer_prepare(nn_tokenizer *t);
+/* After all parts were filled in. Returns MHA_OK, MHA_NO_MEMORY or the error of the normalizer. */
+mha_status nn_tokenizer_prepare(nn_tokenizer *t);
 
 /* How a text is encoded. */
 enum {
@@ -57,8 +57,8 @@ enum {
     NN_ENCODE_LOWER = 4    /* text is changed to lower case first, unless the normalizer does so */
 };
 
-/* One text, without the tokens of the template: the flow's tokens. False on error, with the reason in f->error. */
-bool nn_tokenizer_encode(const nn_tokenizer *t, nn_flow *f, const char *text, size_t size, int how);
+/* One text, without the tokens of the template: the flow's tokens. The reason of an error is in f->error. */
+mha_status nn_tokenizer_encode(const nn_tokenizer *t, nn_flow *f, const char *text, size_t size, int how);
 
 /* Working memory, and back. NULL without memory. */
 nn_flow *nn_tokenizer_borrow(nn_tokenizer *t);
@@ -76,8 +76,9 @@ int64_t nn_tokenizer_size(const nn_tokenizer *t);
 
 bool nn_tokenizer_is_special(const nn_tokenizer *t, int64_t id);
 
-/* Decodes ids; the text is d->in. Ids without a piece are left out. False after a failure, with the reason in
+/* Decodes ids; the text is d->in. Ids without a piece are left out. The reason of an error is in
  * d->error. */
-bool nn_tokenizer_decode(const nn_tokenizer *t, nn_decoding *d, const int32_t *ids, size_t count, bool skip_special);
+mha_status nn_tokenizer_decode(const nn_tokenizer *t, nn_decoding *d, const int32_t *ids, size_t count,
+                               bool skip_special);
 
 #endif

@@ -1,5 +1,6 @@
 /* The nodes are made level by level from the sorted keys, so that children lie next to each other. */
 #include "text/trie.h"
+#include "io/failure.h"
 #include "text/vocabulary.h"
 
 #include <stdlib.h>
@@ -26,55 +27,54 @@ typedef struct ranges {
 } ranges;
 
 /* Makes the children of one node at a depth, and the ranges of the next level. */
-static bool expand(nn_trie *t, const nn_trie_key *keys, range r, size_t depth, ranges *next)
+static mha_status expand(nn_trie *t, const nn_trie_key *keys, range r, size_t depth, ranges *next)
 {
     while (r.from < r.to && keys[r.from].length == depth) t->nodes[r.node].value = keys[r.from++].value;
-    if (t->count > UINT32_MAX - 256) return false;
+    if (t->count > UINT32_MAX - 256) return MHA_TOO_LARGE;
     t->nodes[r.node].first = (uint32_t)t->count;
     while (r.from < r.to) {
         unsigned char byte = (unsigned char)keys[r.from].bytes[depth];
         size_t to = r.from;
         while (to < r.to && (unsigned char)keys[to].bytes[depth] == byte) to++;
-        if (!nn_grow(&t->nodes, &t->room, t->count + 1, sizeof *t->nodes) ||
-            !nn_grow(&next->at, &next->room, next->count + 1, sizeof *next->at))
-            return false;
+        TRY(nn_grow(&t->nodes, &t->room, t->count + 1, sizeof *t->nodes));
+        TRY(nn_grow(&next->at, &next->room, next->count + 1, sizeof *next->at));
         next->at[next->count++] = (range){(uint32_t)t->count, r.from, to};
         t->nodes[t->count++] = (nn_trie_node){0, 0, byte, -1};
         t->nodes[r.node].count++;
         r.from = to;
     }
-    return true;
+    return MHA_OK;
 }
 
-bool nn_trie_build(nn_trie *t, nn_trie_key *keys, size_t count)
+mha_status nn_trie_build(nn_trie *t, nn_trie_key *keys, size_t count)
 {
     ranges level = {0}, next = {0};
-    bool done = false;
+    mha_status status = MHA_NO_MEMORY;
     *t = (nn_trie){0};
-    if (!count) return true;
+    if (!count) return MHA_OK;
     qsort(keys, count, sizeof *keys, by_bytes);
     size_t skip = 0;
     while (skip < count && !keys[skip].length) skip++;
-    if (!nn_grow(&t->nodes, &t->room, 1, sizeof *t->nodes) || !nn_grow(&level.at, &level.room, 1, sizeof *level.at))
+    if (nn_grow(&t->nodes, &t->room, 1, sizeof *t->nodes) || nn_grow(&level.at, &level.room, 1, sizeof *level.at))
         goto out;
     t->nodes[t->count++] = (nn_trie_node){0, 0, 0, -1};
     level.at[level.count++] = (range){0, skip, count};
     for (size_t depth = 0; level.count; depth++) {
         next.count = 0;
         for (size_t i = 0; i < level.count; i++)
-            if (!expand(t, keys, level.at[i], depth, &next)) goto out;
+            if ((status = expand(t, keys, level.at[i], depth, &next))) goto out;
         ranges swap = level;
         level = next;
         next = swap;
     }
     for (uint32_t i = 0; i < t->nodes[0].count; i++)
         t->start[t->nodes[t->nodes[0].first + i].byte] = t->nodes[0].first + i;
-    done = true;
+    status = MHA_OK;
 out:
     free(level.at);
     free(next.at);
-    if (!done) nn_trie_free(t);
-    return done;
+    if (status) nn_trie_free(t);
+    return status;
 }
 
 void nn_trie_free(nn_trie *t)

@@ -6,9 +6,7 @@
 #ifndef NN_TEXT_TRIE_H
 #define NN_TEXT_TRIE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <mha.h>
 
 typedef struct nn_trie_key {
     const char *bytes;
@@ -29,9 +27,9 @@ typedef struct nn_trie {
     uint32_t start[256]; /* children of the root; 0: none */
 } nn_trie;
 
-/* Builds the trie; the keys are sorted. Of equal keys the last one counts, and empty ones are left out. False without
- * memory. */
-bool nn_trie_build(nn_trie *trie, nn_trie_key *keys, size_t count);
+/* Builds the trie; the keys are sorted. Of equal keys the last one counts, and empty ones are left out. Returns
+ * MHA_OK, MHA_NO_MEMORY or MHA_TOO_LARGE. */
+mha_status nn_trie_build(nn_trie *trie, nn_trie_key *keys, size_t count);
 void nn_trie_free(nn_trie *trie);
 
 typedef struct nn_trie_walk {

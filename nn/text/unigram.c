@@ -19,7 +19,7 @@ static double score_of(const nn_word_model *m, int32_t id, size_t length)
 }
 
 /* Fills in the best paths to every place of the word. */
-static bool find_paths(const nn_word_model *m, nn_flow *f, const char *word, size_t size)
+static mha_status find_paths(const nn_word_model *m, nn_flow *f, const char *word, size_t size)
 {
     nn_path *p = f->paths;
     for (size_t i = 0; i <= size; i++) p[i] = (nn_path){0, SIZE_MAX, -1};
@@ -32,10 +32,11 @@ static bool find_paths(const nn_word_model *m, nn_flow *f, const char *word, siz
         }
         if (single) continue;
         if (m->unknown < 0)
-            return nn_flow_fail(f, "the text has a character without a token, and the tokenizer has no unknown token");
+            return nn_flow_fail(f, MHA_BAD_ARGUMENT,
+                                "the text has a character without a token, and the tokenizer has no unknown token");
         offer(p, at, at + n, m->unknown, m->unknown_score, m->single);
     }
-    return true;
+    return MHA_OK;
 }
 
 /* Turns the links of the best path round: afterwards p[start].start is the end of the token that begins there. */
@@ -69,11 +70,11 @@ static void put_token(const nn_word_model *m, nn_flow *f, size_t start, size_t e
 void nn_unigram_words(const nn_word_model *m, nn_flow *f, size_t start, size_t end)
 {
     size_t size = end - start;
-    if (!nn_grow(&f->paths, &f->path_room, size + 1, sizeof *f->paths)) {
-        nn_flow_fail(f, "not enough memory to encode a text");
+    if (nn_grow(&f->paths, &f->path_room, size + 1, sizeof *f->paths)) {
+        nn_flow_memory(f);
         return;
     }
-    if (!find_paths(m, f, f->text.bytes + start, size)) return;
+    if (find_paths(m, f, f->text.bytes + start, size)) return;
     turn_round(f->paths, size);
     for (size_t at = 0, next; at < size; at = next) {
         next = f->paths[at].start;
@@ -94,7 +95,8 @@ static size_t characters(const char *text, size_t size)
 
 static void whole_unknown(const nn_word_model *m, nn_flow *f, size_t start, size_t end)
 {
-    if (m->unknown < 0) nn_flow_fail(f, "the text has a word without tokens, and the tokenizer has no unknown token");
+    if (m->unknown < 0)
+        nn_flow_fail(f, MHA_BAD_ARGUMENT, "the text has a word without tokens, and the tokenizer has no unknown token");
     else nn_flow_token(f, m->unknown, start, end, false);
 }
 

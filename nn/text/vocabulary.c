@@ -1,23 +1,24 @@
 /* A hash table with open addressing over one block of bytes. No piece lies far from its place (vocabulary.h). */
 #include "text/vocabulary.h"
+#include "io/failure.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-bool nn_grow(void *array, size_t *room, size_t need, size_t width)
+mha_status nn_grow(void *array, size_t *room, size_t need, size_t width)
 {
     void *old;
-    if (need <= *room) return true;
+    if (need <= *room) return MHA_OK;
     size_t more = *room + *room / 2 + 64;
     if (more < need) more = need;
-    if (more > SIZE_MAX / width) return false;
+    if (more > SIZE_MAX / width) return MHA_NO_MEMORY;
     memcpy(&old, array, sizeof old);
     void *grown = realloc(old, more * width);
-    if (!grown) return false;
+    if (!grown) return MHA_NO_MEMORY;
     memcpy(array, &grown, sizeof grown);
     *room = more;
-    return true;
+    return MHA_OK;
 }
 
 uint32_t nn_hash(const char *bytes, size_t length)
@@ -135,34 +136,35 @@ static void draw_key(nn_vocabulary *v)
     } while (!fill_slots(v));
 }
 
-static bool more_slots(nn_vocabulary *v)
+static mha_status more_slots(nn_vocabulary *v)
 {
-    if ((v->count + 1) * 2 <= v->slot_count) return true;
+    if ((v->count + 1) * 2 <= v->slot_count) return MHA_OK;
     size_t count = v->slot_count ? v->slot_count * 2 : 1024;
     uint32_t *slots = calloc(count, sizeof *slots);
-    if (!slots) return false;
+    if (!slots) return MHA_NO_MEMORY;
     free(v->slots);
     v->slots = slots;
     v->slot_count = count;
     if (!fill_slots(v)) draw_key(v);
-    return true;
+    return MHA_OK;
 }
 
-static bool set_id(nn_vocabulary *v, size_t number, int64_t id)
+static mha_status set_id(nn_vocabulary *v, size_t number, int64_t id)
 {
-    if (!nn_grow(&v->by_id, &v->id_room, (size_t)id + 1, sizeof *v->by_id)) return false;
+    TRY(nn_grow(&v->by_id, &v->id_room, (size_t)id + 1, sizeof *v->by_id));
     while (v->id_count <= (size_t)id) v->by_id[v->id_count++] = -1;
     v->by_id[id] = (int32_t)number;
     v->pieces[number].id = (int32_t)id;
-    return true;
+    return MHA_OK;
 }
 
-bool nn_vocabulary_add(nn_vocabulary *v, const char *bytes, size_t length, int64_t id)
+mha_status nn_vocabulary_add(nn_vocabulary *v, const char *bytes, size_t length, int64_t id)
 {
-    if (id < 0 || id >= NN_VOCABULARY_MOST || length >= UINT32_MAX || v->count >= NN_VOCABULARY_MOST) return false;
-    if (!more_slots(v) || !nn_grow(&v->pieces, &v->room, v->count + 1, sizeof *v->pieces) ||
-        !nn_grow(&v->bytes, &v->bytes_room, v->bytes_size + length + 1, 1))
-        return false;
+    if (id < 0 || id >= NN_VOCABULARY_MOST || length >= UINT32_MAX || v->count >= NN_VOCABULARY_MOST)
+        return MHA_TOO_LARGE;
+    TRY(more_slots(v));
+    TRY(nn_grow(&v->pieces, &v->room, v->count + 1, sizeof *v->pieces));
+    TRY(nn_grow(&v->bytes, &v->bytes_room, v->bytes_size + length + 1, 1));
     uint32_t hash = hash_of(v, bytes, length), *slot = slot_of(v, bytes, length, hash);
     while (!slot) {
         draw_key(v);
@@ -173,10 +175,10 @@ bool nn_vocabulary_add(nn_vocabulary *v, const char *bytes, size_t length, int64
     if (length) memcpy(v->bytes + v->bytes_size, bytes, length);
     v->bytes[v->bytes_size + length] = 0;
     v->pieces[v->count] = (nn_piece){v->bytes_size, (uint32_t)length, hash, -1};
-    if (!set_id(v, v->count, id)) return false;
+    TRY(set_id(v, v->count, id));
     *slot = (uint32_t)++v->count;
     v->bytes_size += length + 1;
-    return true;
+    return MHA_OK;
 }
 
 int32_t nn_vocabulary_find(const nn_vocabulary *v, const char *bytes, size_t length)

@@ -2,9 +2,7 @@
 #ifndef NN_TEXT_VOCABULARY_H
 #define NN_TEXT_VOCABULARY_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <mha.h>
 
 /* A hash with a secret key, for tables whose keys come from a file. The author of a file can choose keys that the quick
  * hashes of this library all send to one place, so that a table takes quadratic time; without the secret key, that is impossible.
@@ -49,8 +47,9 @@ typedef struct nn_vocabulary {
     size_t id_count, id_room;
 } nn_vocabulary;
 
-/* Adds a piece; one that is there gets the new id. False without memory or for an id that is negative or too large. */
-bool nn_vocabulary_add(nn_vocabulary *v, const char *bytes, size_t length, int64_t id);
+/* Adds a piece; one that is there gets the new id. Returns MHA_OK, MHA_NO_MEMORY or MHA_TOO_LARGE (an id that is negative or
+ * too large, or too many pieces). */
+mha_status nn_vocabulary_add(nn_vocabulary *v, const char *bytes, size_t length, int64_t id);
 
 /* The id of a piece; -1 for none. */
 int32_t nn_vocabulary_find(const nn_vocabulary *v, const char *bytes, size_t length);
@@ -60,7 +59,7 @@ const char *nn_vocabulary_piece(const nn_vocabulary *v, int64_t id, size_t *leng
 
 void nn_vocabulary_free(nn_vocabulary *v);
 
-/* Makes room for `need` elements of `width` bytes. False without memory; what was there is kept. */
-bool nn_grow(void *array, size_t *room, size_t need, size_t width);
+/* Makes room for `need` elements of `width` bytes. On MHA_NO_MEMORY, what was there is kept. */
+mha_status nn_grow(void *array, size_t *room, size_t need, size_t width);
 
 #endif

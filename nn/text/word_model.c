@@ -6,23 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool build_tries(nn_word_model *m)
+static mha_status build_tries(nn_word_model *m)
 {
     const nn_vocabulary *v = &m->vocabulary;
     size_t n = v->count, inner = 0, prefix = m->prefix ? strlen(m->prefix) : 0;
     nn_trie_key *keys = malloc((n + 1) * sizeof *keys);
-    if (!keys) return false;
+    if (!keys) return MHA_NO_MEMORY;
     for (size_t i = 0; i < n; i++)
         keys[i] = (nn_trie_key){v->bytes + v->pieces[i].at, v->pieces[i].length, v->pieces[i].id};
-    bool done = nn_trie_build(&m->trie, keys, n);
+    mha_status status = nn_trie_build(&m->trie, keys, n);
     for (size_t i = 0; i < n; i++) {
         const nn_piece *p = &v->pieces[i];
         if (p->length <= prefix || memcmp(v->bytes + p->at, m->prefix ? m->prefix : "", prefix) != 0) continue;
         keys[inner++] = (nn_trie_key){v->bytes + p->at + prefix, p->length - prefix, p->id};
     }
-    done = done && (m->tokenize != nn_wordpiece_words || nn_trie_build(&m->inner, keys, inner));
+    if (!status && m->tokenize == nn_wordpiece_words) status = nn_trie_build(&m->inner, keys, inner);
     free(keys);
-    return done;
+    return status;
 }
 
 /* ---- Where no merge reaches across ----------------------------------------------------------------------------------- */
@@ -82,7 +82,7 @@ void nn_word_model_cut(const nn_word_model *m, nn_flow *f, size_t start, size_t 
     }
 }
 
-bool nn_word_model_prepare(nn_word_model *m)
+mha_status nn_word_model_prepare(nn_word_model *m)
 {
     char name[8], code[4];
     m->all_bytes = true;
@@ -94,7 +94,7 @@ bool nn_word_model_prepare(nn_word_model *m)
     for (int32_t c = 0; c < NN_QUICK_CODES; c++)
         m->quick[c] = nn_vocabulary_find(&m->vocabulary, code, nn_utf8_put(code, c));
     if (m->tokenize == nn_bpe_words || m->tokenize == nn_scored_words) find_neighbors(m);
-    if (m->tokenize == nn_bpe_words || m->tokenize == nn_wordlevel_words || m->trie.nodes || m->orders) return true;
+    if (m->tokenize == nn_bpe_words || m->tokenize == nn_wordlevel_words || m->trie.nodes || m->orders) return MHA_OK;
     return build_tries(m);
 }
 

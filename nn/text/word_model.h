@@ -22,7 +22,7 @@ typedef struct nn_merges {
     size_t result_room;
 } nn_merges;
 
-bool nn_merges_add(nn_merges *m, int32_t left, int32_t right, uint32_t order, int32_t id);
+mha_status nn_merges_add(nn_merges *m, int32_t left, int32_t right, uint32_t order, int32_t id);
 const nn_merge *nn_merges_find(const nn_merges *m, int32_t left, int32_t right);
 void nn_merges_free(nn_merges *m);
 
@@ -62,8 +62,8 @@ struct nn_word_model {
     int64_t longest; /* WordPiece: characters of a word; longer ones are unknown */
 };
 
-/* Fills in what follows from the vocabulary and the settings. False without memory. */
-bool nn_word_model_prepare(nn_word_model *m);
+/* Fills in what follows from the vocabulary and the settings. Returns MHA_OK, MHA_NO_MEMORY or MHA_TOO_LARGE. */
+mha_status nn_word_model_prepare(nn_word_model *m);
 void nn_word_model_free(nn_word_model *m);
 
 /* The tokens of a word, by way of the cache. */
@@ -77,15 +77,15 @@ void nn_word_model_cut(const nn_word_model *m, nn_flow *f, size_t start, size_t 
 /* The queue of candidates (queue.c): first all are added that are there at the beginning, then it is made ready; then
  * candidates are popped and others pushed. A pop is false if there is none, or after an error. */
 void nn_queue_clear(nn_flow *f);
-bool nn_queue_add(nn_flow *f, nn_candidate c);
+mha_status nn_queue_add(nn_flow *f, nn_candidate c);
 void nn_queue_ready(nn_flow *f);
-bool nn_queue_push(nn_flow *f, nn_candidate c);
+mha_status nn_queue_push(nn_flow *f, nn_candidate c);
 bool nn_queue_pop(nn_flow *f, nn_candidate *top);
 
 enum { NN_FROZEN = -2 };        /* the id of a symbol that is not merged */
 #define NN_NO_SYMBOL UINT32_MAX /* of `previous` and `next` */
 
-/* Appends a symbol of a word. False after nn_flow_fail. */
-bool nn_bpe_symbol(nn_flow *f, int32_t id, size_t start, size_t length);
+/* Appends a symbol of a word. */
+mha_status nn_bpe_symbol(nn_flow *f, int32_t id, size_t start, size_t length);
 
 #endif

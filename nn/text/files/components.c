@@ -5,72 +5,82 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool nn_load_memory(const nn_load *l) { return nn_fail(&l->to, "not enough memory for a tokenizer"); }
+mha_status nn_load_memory(const nn_load *l)
+{
+    return nn_error(&l->to, MHA_NO_MEMORY, "not enough memory for a tokenizer");
+}
 
 /* All components of the array in a field. */
-static bool sequence(nn_load *l, const nn_fields *f, const char *field, const char *where, const nn_component *table,
-                     void *into)
+static mha_status sequence(nn_load *l, const nn_fields *f, const char *field, const char *where,
+                           const nn_component *table, void *into)
 {
-    if (!nn_fields_need(f, field)) return false;
+    TRY(nn_fields_need(f, field));
     nn_json j = *nn_fields_find(f, field);
-    if (nn_json_peek(&j) != '[') return nn_fail(&l->to, "%s of %s must be an array", field, f->where);
+    if (nn_json_peek(&j) != '[') return nn_error(&l->to, MHA_BAD_FILE, "%s of %s must be an array", field, f->where);
     nn_json_enter(&j, '[');
     while (nn_json_more(&j, ']')) {
-        if (!nn_load_component(l, &j, where, table, into)) return false;
+        TRY(nn_load_component(l, &j, where, table, into));
         nn_json_skip(&j);
     }
-    return true;
+    return MHA_OK;
 }
 
-bool nn_load_component(nn_load *l, const nn_json *at, const char *where, const nn_component *table, void *into)
+/* The component of the table whose type is that of the fields. `type` is to be freed. */
+static mha_status read_component(nn_load *l, nn_fields *f, const nn_json *at, const char *where,
+                                 const nn_component *table, char **type, void *into)
 {
     char name[80];
-    char *type = NULL;
-    const nn_component *all = table;
     nn_json j = *at;
-    nn_fields *f = malloc(sizeof *f);
-    bool done = false;
-    if (!f) return nn_load_memory(l);
-    if (!nn_fields_read(f, &l->to, where, &j) || !nn_fields_need(f, "type") || !nn_fields_text(f, "type", &type, NULL))
-        goto out;
-    for (; table->type; table++) {
-        if (strcmp(table->type, type) != 0) continue;
-        snprintf(name, sizeof name, "%s %s", where, type);
+    TRY(nn_fields_read(f, &l->to, where, &j));
+    TRY(nn_fields_need(f, "type"));
+    TRY(nn_fields_text(f, "type", type, NULL));
+    for (const nn_component *c = table; c->type; c++) {
+        if (strcmp(c->type, *type) != 0) continue;
+        snprintf(name, sizeof name, "%s %s", where, *type);
         f->where = name;
-        done =
-            nn_fields_only(f, table->fields) &&
-            (table->read ? table->read(l, f, into) : sequence(l, f, strchr(table->fields, ' ') + 1, where, all, into));
-        goto out;
+        TRY(nn_fields_only(f, c->fields));
+        return c->read ? c->read(l, f, into) : sequence(l, f, strchr(c->fields, ' ') + 1, where, table, into);
     }
-    nn_fail(&l->to, "the %s type %s is not supported", where, nn_json_brief(type).text);
-out:
-    free(type);
-    free(f);
-    return done;
+    return nn_error(&l->to, MHA_BAD_FILE, "the %s type %s is not supported", where, nn_json_brief(*type).text);
 }
 
-bool nn_load_pattern(nn_load *l, const nn_fields *f, nn_pattern *pattern)
+mha_status nn_load_component(nn_load *l, const nn_json *at, const char *where, const nn_component *table, void *into)
+{
+    char *type = NULL;
+    nn_fields *f = malloc(sizeof *f);
+    mha_status status = f ? read_component(l, f, at, where, table, &type, into) : nn_load_memory(l);
+    free(type);
+    free(f);
+    return status;
+}
+
+mha_status nn_load_pattern(nn_load *l, const nn_fields *f, nn_pattern *pattern)
 {
     char error[200];
     nn_fields inner;
-    if (!nn_fields_need(f, "pattern")) return false;
+    TRY(nn_fields_need(f, "pattern"));
     nn_json j = *nn_fields_find(f, "pattern");
-    if (!nn_fields_read(&inner, &l->to, f->where, &j) || !nn_fields_only(&inner, "String Regex")) return false;
-    if (inner.count != 1) return nn_fail(&l->to, "the pattern of %s must be a String or a Regex", f->where);
-    if (!nn_fields_need(&inner, inner.key[0]) || !nn_fields_text(&inner, inner.key[0], &pattern->text, &pattern->size))
-        return false;
-    if (strcmp(inner.key[0], "String") == 0) return true;
-    if (strlen(pattern->text) != pattern->size) return nn_fail(&l->to, "the Regex of %s contains a NUL", f->where);
-    pattern->expression = nn_expression_compile(pattern->text, error, sizeof error);
-    return pattern->expression || nn_fail(&l->to, "%s: %s", f->where, error);
+    TRY(nn_fields_read(&inner, &l->to, f->where, &j));
+    TRY(nn_fields_only(&inner, "String Regex"));
+    if (inner.count != 1)
+        return nn_error(&l->to, MHA_BAD_FILE, "the pattern of %s must be a String or a Regex", f->where);
+    TRY(nn_fields_need(&inner, inner.key[0]));
+    TRY(nn_fields_text(&inner, inner.key[0], &pattern->text, &pattern->size));
+    if (strcmp(inner.key[0], "String") == 0) return MHA_OK;
+    if (strlen(pattern->text) != pattern->size)
+        return nn_error(&l->to, MHA_BAD_FILE, "the Regex of %s contains a NUL", f->where);
+    mha_status status = nn_expression_compile(&pattern->expression, pattern->text, error, sizeof error);
+    return status ? nn_error(&l->to, status, "%s: %s", f->where, error) : MHA_OK;
 }
 
-bool nn_load_code(nn_load *l, const nn_fields *f, const char *field, int32_t *code)
+mha_status nn_load_code(nn_load *l, const nn_fields *f, const char *field, int32_t *code)
 {
     char *text = NULL;
     size_t size = 0, n = 0;
-    if (!nn_fields_need(f, field) || !nn_fields_text(f, field, &text, &size)) return false;
+    TRY(nn_fields_need(f, field));
+    TRY(nn_fields_text(f, field, &text, &size));
     if (size) *code = nn_utf8_get(text, &n);
     free(text);
-    return (size && n == size) || nn_fail(&l->to, "%s of %s must be one character", field, f->where);
+    if (size && n == size) return MHA_OK;
+    return nn_error(&l->to, MHA_BAD_FILE, "%s of %s must be one character", field, f->where);
 }

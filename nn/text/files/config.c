@@ -84,23 +84,23 @@ static void read_file(nn_text_config *c, const char *text, size_t size)
     }
 }
 
-bool nn_text_config_read(nn_load *l)
+mha_status nn_text_config_read(nn_load *l)
 {
     nn_text_config *c = &l->config;
+    char *map;
     size_t size = 0;
-    bool failed = false;
     *c = (nn_text_config){
         .add_bos = -1, .add_eos = -1, .lower = -1, .accents = -1, .ideographs = -1, .prefix_space = -1};
-    c->text = nn_load_beside(l, "tokenizer_config.json", &size, &failed);
+    TRY(nn_load_beside(l, "tokenizer_config.json", &c->text, &size));
     if (c->text) read_file(c, c->text, size);
-    char *map = failed ? NULL : nn_load_beside(l, "special_tokens_map.json", &size, &failed);
+    TRY(nn_load_beside(l, "special_tokens_map.json", &map, &size));
     if (map) {
         nn_json added = c->added;
         read_file(c, map, size);
         c->added = added;
     }
     free(map);
-    return !failed && (!c->no_memory || nn_load_memory(l));
+    return c->no_memory ? nn_load_memory(l) : MHA_OK;
 }
 
 void nn_text_config_free(nn_text_config *c)
@@ -113,43 +113,42 @@ void nn_text_config_free(nn_text_config *c)
 
 /* ---- Applying ---------------------------------------------------------------------------------------------------- */
 
-/* The tokens of added_tokens_decoder that the vocabulary does not have: {"id": {"content": ..., flags}}. */
-static bool add_tokens(nn_load *l)
+/* A token of added_tokens_decoder, {"id": {"content": ..., flags}}, unless an entry of `there`, by id, says that there is one. */
+static mha_status add_decoder_token(nn_load *l, nn_json *j, nn_fields *f, bool *there)
+{
+    char *key = nn_json_copy(j, NULL), *content = NULL, *end = NULL;
+    size_t size = 0;
+    nn_json_peek(j);
+    j->at++;
+    mha_status status = key ? nn_fields_read(f, &l->to, "added_tokens_decoder", j) : nn_load_memory(l);
+    if (!status) status = nn_fields_text(f, "content", &content, &size);
+    long long id = key ? strtoll(key, &end, 10) : -1;
+    if (!status && size && id >= 0 && id < NN_VOCABULARY_MOST && !*end && !there[id]) {
+        there[id] = true;
+        nn_added_token *t = nn_added_add(&l->t->added, content, size, (int32_t)id);
+        status = t ? nn_fields_bool(f, "special", &t->special) : nn_load_memory(l);
+        if (!status) status = nn_fields_bool(f, "single_word", &t->single_word);
+        if (!status) status = nn_fields_bool(f, "lstrip", &t->lstrip);
+        if (!status) status = nn_fields_bool(f, "rstrip", &t->rstrip);
+    }
+    free(key);
+    free(content);
+    return status;
+}
+
+/* The tokens of added_tokens_decoder that the vocabulary does not have. */
+static mha_status add_tokens(nn_load *l)
 {
     nn_json j = l->config.added;
     nn_fields *f = malloc(sizeof *f);
-    bool *there = calloc(NN_VOCABULARY_MOST, sizeof *there), done = f && there; /* by id */
-    if (!done) {
-        free(f);
-        free(there);
-        return nn_load_memory(l);
-    }
-    for (size_t i = 0; i < l->t->added.count; i++) there[l->t->added.tokens[i].id] = true;
-    nn_json_enter(&j, '{');
-    while (done && nn_json_more(&j, '}')) {
-        char *key = nn_json_copy(&j, NULL), *content = NULL, *end = NULL;
-        size_t size = 0;
-        nn_json_peek(&j);
-        j.at++;
-        done = key && nn_fields_read(f, &l->to, "added_tokens_decoder", &j) &&
-               nn_fields_text(f, "content", &content, &size);
-        long long id = key ? strtoll(key, &end, 10) : -1;
-        if (done && size && id >= 0 && id < NN_VOCABULARY_MOST && !*end) {
-            nn_added_token *t = there[id] ? NULL : nn_added_add(&l->t->added, content, size, (int32_t)id);
-            if (!there[id]) {
-                there[id] = true;
-                done = t ? nn_fields_bool(f, "special", &t->special) &&
-                               nn_fields_bool(f, "single_word", &t->single_word) &&
-                               nn_fields_bool(f, "lstrip", &t->lstrip) && nn_fields_bool(f, "rstrip", &t->rstrip)
-                         : nn_load_memory(l);
-            }
-        }
-        free(key);
-        free(content);
-    }
+    bool *there = calloc(NN_VOCABULARY_MOST, sizeof *there); /* by id */
+    mha_status status = f && there ? MHA_OK : nn_load_memory(l);
+    for (size_t i = 0; !status && i < l->t->added.count; i++) there[l->t->added.tokens[i].id] = true;
+    if (!status) nn_json_enter(&j, '{');
+    while (!status && nn_json_more(&j, '}')) status = add_decoder_token(l, &j, f, there);
     free(f);
     free(there);
-    return done;
+    return status;
 }
 
 static int32_t find(const nn_load *l, const char *piece)
@@ -163,7 +162,7 @@ static int32_t find(const nn_load *l, const char *piece)
 }
 
 /* The languages of M2M-100, whose tokens follow the vocabulary in this order. */
-static bool add_languages(nn_load *l)
+static mha_status add_languages(nn_load *l)
 {
     static const char codes[] = "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd "
                                 "gl gu ha he hi hr ht hu hy id ig "
@@ -172,27 +171,27 @@ static bool add_languages(nn_load *l)
                                 "sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu ";
     int32_t next = (int32_t)l->t->names.id_count;
     char piece[16];
-    if (find(l, "__en__") >= 0) return true; /* the files have them */
+    if (find(l, "__en__") >= 0) return MHA_OK; /* the files have them */
     for (const char *at = codes, *end; *at && (end = strchr(at, ' ')); at = end + 1) {
         int size = snprintf(piece, sizeof piece, "__%.*s__", (int)(end - at), at);
         nn_added_token *t = nn_added_add(&l->t->added, piece, (size_t)size, next++);
         if (!t) return nn_load_memory(l);
         t->special = true;
     }
-    return true;
+    return MHA_OK;
 }
 
-bool nn_text_config_apply(nn_load *l)
+mha_status nn_text_config_apply(nn_load *l)
 {
     bool own = strcmp(l->t->format, "tokenizer.json") == 0; /* has its added tokens itself */
-    if (!own && l->config.added.text && !add_tokens(l)) return false;
+    if (!own && l->config.added.text) TRY(add_tokens(l));
     bool languages = !own && l->t->renamed && l->config.class && strncmp(l->config.class, "M2M100", 6) == 0;
-    if (languages && !add_languages(l)) return false;
+    if (languages) TRY(add_languages(l));
     for (int i = 0; i < NN_SPECIALS; i++) {
         int32_t id = find(l, l->config.special[i]);
         if (id >= 0) l->t->special[i] = id;
     }
-    return true;
+    return MHA_OK;
 }
 
 /* What the classes of `transformers` put around a text and a pair: A and B are the texts, b, e, c, s and l the tokens for
@@ -223,7 +222,7 @@ static const char *const refused[] = {"XLMRoberta", "Camembert", "MBart",   "Nll
                                       "Barthez",    "XGLM",      "Albert",  "XLNet",    "DebertaV2", "CLIP",
                                       "Whisper",    "CodeGen",   "Bartpho", "LayoutXLM"};
 
-static bool add_item(nn_load *l, nn_template *t, char what, int32_t type)
+static mha_status add_item(nn_load *l, nn_template *t, char what, int32_t type)
 {
     static const struct {
         char letter;
@@ -231,37 +230,36 @@ static bool add_item(nn_load *l, nn_template *t, char what, int32_t type)
     } letters[] = {{'b', NN_BOS}, {'e', NN_EOS}, {'c', NN_CLS}, {'s', NN_SEP}};
     char language[64];
     int32_t id = -1;
-    if (what == 'A' || what == 'B') return nn_template_add(t, what - 'A', type) || nn_load_memory(l);
+    if (what == 'A' || what == 'B') return nn_template_add(t, what - 'A', type) ? MHA_OK : nn_load_memory(l);
     for (size_t i = 0; i < sizeof letters / sizeof *letters; i++)
         if (letters[i].letter == what) id = l->t->special[letters[i].role];
     if (what == 'l') {
         snprintf(language, sizeof language, "__%.50s__", l->config.source_language ? l->config.source_language : "en");
         id = find(l, language);
     }
-    if (id < 0) return true; /* the tokenizer has no such token */
+    if (id < 0) return MHA_OK; /* the tokenizer has no such token */
     const char *piece = nn_vocabulary_piece(l->t->renamed ? &l->t->names : &l->t->model.vocabulary, id, NULL);
     for (size_t i = 0; !piece && i < l->t->added.count; i++)
         if (l->t->added.tokens[i].id == id) piece = l->t->added.tokens[i].content;
     nn_template_item *item = nn_template_add(t, -1, type);
     if (!item || !(item->piece = strdup(piece ? piece : ""))) return nn_load_memory(l);
     item->id = id;
-    return true;
+    return MHA_OK;
 }
 
-static bool make_template(nn_load *l, nn_template *t, const char *form, bool types)
+static mha_status make_template(nn_load *l, nn_template *t, const char *form, bool types)
 {
     int32_t type = 0;
-    bool done = true;
-    for (; *form && done; form++) {
+    for (; *form; form++) {
         if (*form == 'B') type = types ? 1 : 0;
         if (*form == 'b' && l->config.add_bos == 0) continue;
-        done = add_item(l, t, *form, type);
-        if (done && *form == 'A' && l->config.add_eos == 1 && !strchr(form, 'e')) done = add_item(l, t, 'e', type);
+        TRY(add_item(l, t, *form, type));
+        if (*form == 'A' && l->config.add_eos == 1 && !strchr(form, 'e')) TRY(add_item(l, t, 'e', type));
     }
-    return done;
+    return MHA_OK;
 }
 
-bool nn_text_config_template(nn_load *l, const char *fallback)
+mha_status nn_text_config_template(nn_load *l, const char *fallback)
 {
     char class[64];
     const char *single = NULL, *pair = NULL;
@@ -270,11 +268,12 @@ bool nn_text_config_template(nn_load *l, const char *fallback)
     if (size > 4 && strcmp(class + size - 4, "Fast") == 0) class[size - 4] = 0;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (strncmp(class, refused[i], strlen(refused[i])) == 0)
-            return nn_fail(&l->to, "the tokenizer_class %s needs a tokenizer.json, which `transformers` writes", class);
+            return nn_error(&l->to, MHA_BAD_FILE,
+                            "the tokenizer_class %s needs a tokenizer.json, which `transformers` writes", class);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         if (strcmp(class, forms[i].class) == 0) single = forms[i].single, pair = forms[i].pair;
     if (!single) single = "A", pair = "AB";
     if (l->config.add_bos == 1 && !strchr(single, 'b')) single = "bA", pair = "bAB";
-    return make_template(l, &l->t->single, single, true) &&
-           make_template(l, &l->t->pair, pair, strcmp(pair, "cAsBs") == 0 || strcmp(pair, "AB") == 0);
+    TRY(make_template(l, &l->t->single, single, true));
+    return make_template(l, &l->t->pair, pair, strcmp(pair, "cAsBs") == 0 || strcmp(pair, "AB") == 0);
 }

@@ -17,22 +17,22 @@ typedef struct nn_fields {
 } nn_fields;
 
 /* Reads an object. Fields beyond the first 32, with longer names, or that come twice, are errors. */
-bool nn_fields_read(nn_fields *f, const nn_failure *to, const char *where, nn_json *j);
+mha_status nn_fields_read(nn_fields *f, const nn_failure *to, const char *where, nn_json *j);
 
 /* The value of a field; NULL if it is absent or null. */
 const nn_json *nn_fields_find(const nn_fields *f, const char *key);
 
-/* Read a value; if it is absent or null, what is there stays. False after an error. Texts are allocated and may contain a
+/* Read a value; if it is absent or null, what is there stays. Texts are allocated and may contain a
  * NUL; a NUL also follows them. */
-bool nn_fields_bool(const nn_fields *f, const char *key, bool *value);
-bool nn_fields_integer(const nn_fields *f, const char *key, int64_t least, int64_t most, int64_t *value);
-bool nn_fields_text(const nn_fields *f, const char *key, char **text, size_t *size);
+mha_status nn_fields_bool(const nn_fields *f, const char *key, bool *value);
+mha_status nn_fields_integer(const nn_fields *f, const char *key, int64_t least, int64_t most, int64_t *value);
+mha_status nn_fields_text(const nn_fields *f, const char *key, char **text, size_t *size);
 
 /* The same for one that must be there. */
-bool nn_fields_need(const nn_fields *f, const char *key);
+mha_status nn_fields_need(const nn_fields *f, const char *key);
 
 /* Refuses fields that are not in `known`, names separated by spaces. */
-bool nn_fields_only(const nn_fields *f, const char *known);
+mha_status nn_fields_only(const nn_fields *f, const char *known);
 
 /* The value as a text, allocated; NULL after an error. */
 char *nn_json_copy(nn_json *j, size_t *size);

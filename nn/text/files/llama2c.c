@@ -13,35 +13,36 @@ typedef struct scored {
     size_t count, room;
 } scored;
 
-static bool add_scored_piece(nn_load *l, scored *all, const char *piece, size_t size, double score)
+static mha_status add_scored_piece(nn_load *l, scored *all, const char *piece, size_t size, double score)
 {
     if (!isfinite(score) || nn_utf8_valid(piece, size) != size)
-        return nn_fail(&l->to, "piece %zu is damaged", all->count);
-    if (all->count >= NN_VOCABULARY_MOST) return nn_fail(&l->to, "has more than %d pieces", NN_VOCABULARY_MOST);
+        return nn_error(&l->to, MHA_BAD_FILE, "piece %zu is damaged", all->count);
+    if (all->count >= NN_VOCABULARY_MOST)
+        return nn_error(&l->to, MHA_BAD_FILE, "has more than %d pieces", NN_VOCABULARY_MOST);
     /* The first of equal pieces is the one that is found. */
     int32_t there = nn_vocabulary_find(&l->t->model.vocabulary, piece, size);
-    if (!nn_vocabulary_add(&l->t->model.vocabulary, piece, size, (int64_t)all->count) ||
-        (there >= 0 && !nn_vocabulary_add(&l->t->model.vocabulary, piece, size, there)) ||
-        !nn_grow(&all->scores, &all->room, all->count + 1, sizeof *all->scores))
+    if (nn_vocabulary_add(&l->t->model.vocabulary, piece, size, (int64_t)all->count) ||
+        (there >= 0 && nn_vocabulary_add(&l->t->model.vocabulary, piece, size, there)) ||
+        nn_grow(&all->scores, &all->room, all->count + 1, sizeof *all->scores))
         return nn_load_memory(l);
     all->scores[all->count++] = (float)score;
-    return true;
+    return MHA_OK;
 }
 
-static bool special(nn_load *l, int64_t id, nn_special role)
+static mha_status add_special(nn_load *l, int64_t id, nn_special role)
 {
     size_t size = 0;
     const char *piece = nn_vocabulary_piece(&l->t->model.vocabulary, id, &size);
-    if (!piece || !size) return nn_fail(&l->to, "has no piece %lld", (long long)id);
+    if (!piece || !size) return nn_error(&l->to, MHA_BAD_FILE, "has no piece %lld", (long long)id);
     nn_added_token *t = nn_added_add(&l->t->added, piece, size, (int32_t)id);
     if (!t) return nn_load_memory(l);
     t->special = true;
     l->t->special[role] = (int32_t)id;
-    return true;
+    return MHA_OK;
 }
 
 /* All that follows from the pieces. */
-static bool finish(nn_load *l, scored *all, int64_t bos, int64_t eos, int64_t bytes_from)
+static mha_status finish(nn_load *l, scored *all, int64_t bos, int64_t eos, int64_t bytes_from)
 {
     nn_word_model *m = &l->t->model;
     char name[8];
@@ -51,19 +52,21 @@ static bool finish(nn_load *l, scored *all, int64_t bos, int64_t eos, int64_t by
         merged[i] =
             (int64_t)i != bos && (int64_t)i != eos && ((int64_t)i < bytes_from || (int64_t)i >= bytes_from + 256);
     merged[0] = false;
-    bool done = nn_load_orders(l, all->scores, merged, all->count);
+    mha_status status = nn_load_orders(l, all->scores, merged, all->count);
     free(merged);
-    for (unsigned b = 0; done && b < 256; b++) {
+    TRY(status);
+    for (unsigned b = 0; b < 256; b++) {
         snprintf(name, sizeof name, "<0x%02X>", b);
         if (nn_vocabulary_find(&m->vocabulary, name, 6) != bytes_from + b)
-            done = nn_fail(&l->to, "token %lld is not the byte %s", (long long)bytes_from + b, name);
+            return nn_error(&l->to, MHA_BAD_FILE, "token %lld is not the byte %s", (long long)bytes_from + b, name);
     }
     m->kind = "BPE";
     m->tokenize = nn_scored_words;
     m->known_only = m->byte_fallback = m->cached = true;
     l->t->format = "llama2.c";
     nn_template_item *item = NULL;
-    if (!done || !special(l, bos, NN_BOS) || !special(l, eos, NN_EOS)) return false;
+    TRY(add_special(l, bos, NN_BOS));
+    TRY(add_special(l, eos, NN_EOS));
     for (int pair = 0; pair < 2; pair++) {
         item = nn_template_add(pair ? &l->t->pair : &l->t->single, -1, 0);
         if (!item || !(item->piece = strdup(nn_vocabulary_piece(&m->vocabulary, bos, NULL)))) return nn_load_memory(l);
@@ -85,7 +88,7 @@ static uint32_t little_endian(const char *at)
 
 /* Files differ in how they spell the first tokens: those of bytes may be the bytes themselves, with an encoding of their own
  * above 127, and those that begin and end a text may have newlines around them. Their ids say what they are. */
-static bool add_piece(nn_load *l, scored *all, const char *piece, size_t size, double score)
+static mha_status add_piece(nn_load *l, scored *all, const char *piece, size_t size, double score)
 {
     static const char *const names[] = {"<unk>", "<s>", "</s>"};
     char byte[8];
@@ -95,64 +98,69 @@ static bool add_piece(nn_load *l, scored *all, const char *piece, size_t size, d
     return add_scored_piece(l, all, byte, 6, score);
 }
 
-bool nn_load_llama2c(nn_load *l, const char *bytes, size_t size)
+static mha_status read_pieces(nn_load *l, scored *all, const char *bytes, size_t size)
 {
-    scored all = {0};
-    bool done = size >= 4 || nn_fail(&l->to, "is shorter than a tokenizer of llama2.c");
-    uint32_t longest = done ? little_endian(bytes) : 0;
-    for (size_t at = 4; done && at < size;) {
-        if (size - at < 8) {
-            done = nn_fail(&l->to, "ends inside piece %zu", all.count);
-            break;
-        }
+    if (size < 4) return nn_error(&l->to, MHA_BAD_FILE, "is shorter than a tokenizer of llama2.c");
+    uint32_t longest = little_endian(bytes);
+    for (size_t at = 4; at < size;) {
+        if (size - at < 8) return nn_error(&l->to, MHA_BAD_FILE, "ends inside piece %zu", all->count);
         uint32_t bits = little_endian(bytes + at), length = little_endian(bytes + at + 4);
         float score;
         memcpy(&score, &bits, sizeof score);
         at += 8;
-        if (length > longest || length > size - at) {
-            done = nn_fail(&l->to, "piece %zu has %u bytes, more than the file says or has", all.count, length);
-            break;
-        }
-        done = add_piece(l, &all, bytes + at, length, (double)score);
+        if (length > longest || length > size - at)
+            return nn_error(&l->to, MHA_BAD_FILE, "piece %zu has %u bytes, more than the file says or has", all->count,
+                            length);
+        TRY(add_piece(l, all, bytes + at, length, (double)score));
         at += length;
     }
-    done =
-        done &&
-        (all.count > 259 || nn_fail(&l->to, "has %zu pieces; a tokenizer of llama2.c has at least 260", all.count)) &&
-        finish(l, &all, 1, 2, 3);
-    free(all.scores);
-    return done;
+    if (all->count > 259) return MHA_OK;
+    return nn_error(&l->to, MHA_BAD_FILE, "has %zu pieces; a tokenizer of llama2.c has at least 260", all->count);
 }
 
-bool nn_load_llama2c_json(nn_load *l, const char *text, size_t size)
+mha_status nn_load_llama2c(nn_load *l, const char *bytes, size_t size)
+{
+    scored all = {0};
+    mha_status status = read_pieces(l, &all, bytes, size);
+    if (!status) status = finish(l, &all, 1, 2, 3);
+    free(all.scores);
+    return status;
+}
+
+static mha_status read_list(nn_load *l, scored *all, nn_json list)
+{
+    bool opened = nn_json_peek(&list) == '[' && nn_json_enter(&list, '[');
+    while (opened && nn_json_more(&list, ']')) {
+        size_t length = 0;
+        double score = 0;
+        char *piece = NULL;
+        bool good = nn_json_peek(&list) == '[' && nn_json_enter(&list, '[') && nn_json_more(&list, ']') &&
+                    nn_json_peek(&list) == '"' && (piece = nn_json_copy(&list, &length)) && nn_json_more(&list, ']') &&
+                    nn_json_real(&list, &score) && !nn_json_more(&list, ']');
+        mha_status status = good ? add_scored_piece(l, all, piece, length, score)
+                                 : nn_error(&l->to, MHA_BAD_FILE, "piece %zu must be a text and a score", all->count);
+        free(piece);
+        TRY(status);
+    }
+    if (all->count > 259) return MHA_OK;
+    return nn_error(&l->to, MHA_BAD_FILE, "has %zu pieces; such a tokenizer has at least 260", all->count);
+}
+
+mha_status nn_load_llama2c_json(nn_load *l, const char *text, size_t size)
 {
     scored all = {0};
     int64_t bos = 1, eos = 2, from = 3;
     nn_json j = nn_json_open(text, size);
     nn_fields f;
     j.nul = true;
-    if (!nn_fields_read(&f, &l->to, "the tokenizer", &j) ||
-        !nn_fields_only(&f, "type bos_id eos_id byte_tokens_from pieces") || !nn_fields_need(&f, "pieces") ||
-        !nn_fields_integer(&f, "bos_id", 0, NN_VOCABULARY_MOST, &bos) ||
-        !nn_fields_integer(&f, "eos_id", 0, NN_VOCABULARY_MOST, &eos) ||
-        !nn_fields_integer(&f, "byte_tokens_from", 0, NN_VOCABULARY_MOST, &from))
-        return false;
-    nn_json list = *nn_fields_find(&f, "pieces");
-    bool done = nn_json_peek(&list) == '[' && nn_json_enter(&list, '[');
-    while (done && nn_json_more(&list, ']')) {
-        size_t length = 0;
-        double score = 0;
-        char *piece = NULL;
-        done = nn_json_peek(&list) == '[' && nn_json_enter(&list, '[') && nn_json_more(&list, ']') &&
-               nn_json_peek(&list) == '"' && (piece = nn_json_copy(&list, &length)) && nn_json_more(&list, ']') &&
-               nn_json_real(&list, &score) && !nn_json_more(&list, ']');
-        if (!done) nn_fail(&l->to, "piece %zu must be a text and a score", all.count);
-        else done = add_scored_piece(l, &all, piece, length, score);
-        free(piece);
-    }
-    done = done &&
-           (all.count > 259 || nn_fail(&l->to, "has %zu pieces; such a tokenizer has at least 260", all.count)) &&
-           finish(l, &all, bos, eos, from);
+    TRY(nn_fields_read(&f, &l->to, "the tokenizer", &j));
+    TRY(nn_fields_only(&f, "type bos_id eos_id byte_tokens_from pieces"));
+    TRY(nn_fields_need(&f, "pieces"));
+    TRY(nn_fields_integer(&f, "bos_id", 0, NN_VOCABULARY_MOST, &bos));
+    TRY(nn_fields_integer(&f, "eos_id", 0, NN_VOCABULARY_MOST, &eos));
+    TRY(nn_fields_integer(&f, "byte_tokens_from", 0, NN_VOCABULARY_MOST, &from));
+    mha_status status = read_list(l, &all, *nn_fields_find(&f, "pieces"));
+    if (!status) status = finish(l, &all, bos, eos, from);
     free(all.scores);
-    return done;
+    return status;
 }

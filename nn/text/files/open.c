@@ -14,33 +14,37 @@ enum { MOST = 1 << 30 }; /* bytes of a file */
 
 /* ---- Files --------------------------------------------------------------------------------------------------------- */
 
-/* Reads a whole file, which may contain any bytes. NULL on error. */
-static char *read_file(const char *path, size_t *size, char *error, size_t error_size)
+/* Reads a whole file, which may contain any bytes, in pieces: the size of a gzipped one is known only at its end. */
+static mha_status read_source(nn_source *from, char **bytes, size_t *size)
+{
+    size_t room = 0, n = 1;
+    while (n) {
+        if (*size >= MOST) return nn_source_fail(from, MHA_BAD_FILE, "has more than %d bytes", MOST);
+        if (nn_grow(bytes, &room, *size + (1 << 16) + 1, 1))
+            return nn_source_fail(from, MHA_NO_MEMORY, "not enough memory");
+        n = nn_source_take(from, *bytes + *size, room - *size - 1);
+        *size += n;
+        TRY(from->failed);
+    }
+    const char *is = nn_source_foreign(*bytes, *size);
+    if (is) return nn_source_fail(from, MHA_BAD_FILE, "%s", is);
+    (*bytes)[*size] = 0;
+    return MHA_OK;
+}
+
+static mha_status read_file(char **bytes, const char *path, size_t *size, char *error, size_t error_size)
 {
     nn_source from;
-    char *bytes = NULL;
-    size_t room = 0, n = 1;
+    *bytes = NULL;
     *size = 0;
-    bool good = !nn_source_open(&from, path, error, error_size);
-    while (good && n) {
-        if (*size >= MOST) nn_source_fail(&from, MHA_BAD_FILE, "has more than %d bytes", MOST);
-        else if (!nn_grow(&bytes, &room, *size + (1 << 16) + 1, 1))
-            nn_source_fail(&from, MHA_NO_MEMORY, "not enough memory");
-        good = !from.failed;
-        if (!good) break;
-        n = nn_source_take(&from, bytes + *size, room - *size - 1);
-        *size += n;
-        good = !from.failed;
-    }
-    const char *is = good ? nn_source_foreign(bytes, *size) : NULL;
-    if (is) good = !nn_source_fail(&from, MHA_BAD_FILE, "%s", is);
+    mha_status status = nn_source_open(&from, path, error, error_size);
+    if (!status) status = read_source(&from, bytes, size);
     nn_source_close(&from);
-    if (good) bytes[*size] = 0;
-    else {
-        free(bytes);
-        bytes = NULL;
+    if (status) {
+        free(*bytes);
+        *bytes = NULL;
     }
-    return bytes;
+    return status;
 }
 
 static char *join(const char *folder, const char *name)
@@ -51,17 +55,17 @@ static char *join(const char *folder, const char *name)
     return path;
 }
 
-char *nn_load_beside(nn_load *l, const char *name, size_t *size, bool *failed)
+mha_status nn_load_beside(nn_load *l, const char *name, char **bytes, size_t *size)
 {
     struct stat about;
-    char *path = l->folder ? join(l->folder, name) : NULL, *bytes = NULL;
-    *failed = l->folder && !path && !nn_load_memory(l);
-    if (path && stat(path, &about) == 0) {
-        bytes = read_file(path, size, l->to.error, l->to.error_size);
-        *failed = !bytes;
-    }
+    *bytes = NULL;
+    if (!l->folder) return MHA_OK;
+    char *path = join(l->folder, name);
+    if (!path) return nn_load_memory(l);
+    mha_status status = MHA_OK;
+    if (stat(path, &about) == 0) status = read_file(bytes, path, size, l->to.error, l->to.error_size);
     free(path);
-    return bytes;
+    return status;
 }
 
 /* ---- Formats ------------------------------------------------------------------------------------------------------- */
@@ -87,11 +91,11 @@ static bool has_field(const char *text, size_t size, const char *field)
 }
 
 /* The kinds of JSON, by a field that they have. */
-static bool load_any_json(nn_load *l, const char *text, size_t size)
+static mha_status load_any_json(nn_load *l, const char *text, size_t size)
 {
     static const struct {
         const char *field;
-        bool (*load)(nn_load *l, const char *text, size_t size);
+        mha_status (*load)(nn_load *l, const char *text, size_t size);
     } kinds[] = {{"model", nn_load_json}, {"pieces", nn_load_llama2c_json}, {"source", nn_load_characters}};
     const char *name = strrchr(l->to.name, '/');
     name = name ? name + 1 : l->to.name;
@@ -101,19 +105,22 @@ static bool load_any_json(nn_load *l, const char *text, size_t size)
     return nn_load_json(l, text, size);
 }
 
-static bool load_sentencepiece(nn_load *l, const char *bytes, size_t size)
+static mha_status load_sentencepiece(nn_load *l, const char *bytes, size_t size)
 {
     size_t vocab_size = 0;
-    bool failed = false, done = nn_load_sentencepiece(l, bytes, size);
-    char *vocab = done ? nn_load_beside(l, "vocab.json", &vocab_size, &failed) : NULL;
-    if (vocab) done = nn_load_renamed(l, vocab, vocab_size);
+    char *vocab;
+    TRY(nn_load_sentencepiece(l, bytes, size));
+    TRY(nn_load_beside(l, "vocab.json", &vocab, &vocab_size));
+    mha_status status = vocab ? nn_load_renamed(l, vocab, vocab_size) : MHA_OK;
     free(vocab);
-    return done && !failed && nn_text_config_apply(l) && nn_text_config_template(l, "");
+    TRY(status);
+    TRY(nn_text_config_apply(l));
+    return nn_text_config_template(l, "");
 }
 
 static const struct {
     const char *ending;
-    bool (*load)(nn_load *l, const char *bytes, size_t size);
+    mha_status (*load)(nn_load *l, const char *bytes, size_t size);
 } formats[] = {
     {".json", load_any_json},       {".model", load_sentencepiece}, {".spm", load_sentencepiece},
     {"merges.txt", nn_load_merges}, {".bpe", nn_load_merges},       {".txt", nn_load_vocab_txt},
@@ -127,37 +134,42 @@ static bool ends_with(const char *name, const char *ending)
     return n >= tail && strcmp(name + n - tail, ending) == 0;
 }
 
-static nn_tokenizer *read_tokenizer(const char *name, const char *folder, const char *bytes, size_t size,
-                                    nn_open_options options, char *error, size_t error_size)
+static mha_status load(nn_load *l, const char *bytes, size_t size)
+{
+    int i = 0;
+    TRY(nn_text_config_read(l));
+    while (i < FORMATS && !ends_with(l->to.name, formats[i].ending)) i++;
+    if (i == FORMATS)
+        return nn_error(&l->to, MHA_BAD_FILE,
+                        "is no tokenizer that this library knows: .json, .model, .spm, vocab.txt, merges.txt or .bin");
+    TRY(formats[i].load(l, bytes, size));
+    TRY(nn_text_config_apply(l));
+    mha_status status = nn_tokenizer_prepare(l->t);
+    if (status == MHA_NO_MEMORY) return nn_load_memory(l);
+    return status ? nn_error(&l->to, MHA_BAD_FILE, "its added tokens cannot be normalized") : MHA_OK;
+}
+
+static mha_status read_tokenizer(nn_tokenizer **tokenizer, const char *name, const char *folder, const char *bytes,
+                                 size_t size, nn_open_options options, char *error, size_t error_size)
 {
     nn_load l = {.t = nn_tokenizer_make(),
                  .to = {name, error, error_size},
                  .folder = folder,
                  .target = options.target,
                  .cased = options.cased};
-    int i = 0;
-    bool done = false;
-    if (!l.t) {
-        nn_load_memory(&l);
-        return NULL;
-    }
-    bool known = nn_text_config_read(&l);
-    while (i < FORMATS && !ends_with(name, formats[i].ending)) i++;
-    if (known && i == FORMATS)
-        nn_fail(&l.to, "is no tokenizer that this library knows: .json, .model, .spm, vocab.txt, merges.txt or .bin");
-    else if (known)
-        done = formats[i].load(&l, bytes, size) && nn_text_config_apply(&l) &&
-               (nn_tokenizer_prepare(l.t) || nn_load_memory(&l));
+    *tokenizer = NULL;
+    if (!l.t) return nn_load_memory(&l);
+    mha_status status = load(&l, bytes, size);
     nn_text_config_free(&l.config);
-    if (done) return l.t;
-    nn_tokenizer_free(l.t);
-    return NULL;
+    if (status) nn_tokenizer_free(l.t);
+    else *tokenizer = l.t;
+    return status;
 }
 
-nn_tokenizer *nn_tokenizer_read(const char *name, const char *bytes, size_t size, nn_open_options options, char *error,
-                                size_t error_size)
+mha_status nn_tokenizer_read(nn_tokenizer **tokenizer, const char *name, const char *bytes, size_t size,
+                             nn_open_options options, char *error, size_t error_size)
 {
-    return read_tokenizer(name, NULL, bytes, size, options, error, error_size);
+    return read_tokenizer(tokenizer, name, NULL, bytes, size, options, error, error_size);
 }
 
 /* ---- Paths --------------------------------------------------------------------------------------------------------- */
@@ -172,47 +184,50 @@ static const struct {
              {"vocab.json", -1},     {"encoder.json", -1},    {"vocab.txt", -1},
              {"tokenizer.bin", -1}};
 
-/* NULL, and `memory` false, if memory ran out. */
-static char *file_in(const char *folder, bool target, bool *memory)
+/* The path of such a file, to be freed. */
+static mha_status file_in(char **file, const nn_failure *to, bool target)
 {
     struct stat about;
-    *memory = true;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         if (files[i].target >= 0 && files[i].target != target) continue;
-        char *path = join(folder, files[i].name);
-        *memory = path != NULL;
-        if (!path || stat(path, &about) == 0) return path;
-        free(path);
+        *file = join(to->name, files[i].name);
+        if (!*file) return nn_error(to, MHA_NO_MEMORY, "not enough memory for its path");
+        if (stat(*file, &about) == 0) return MHA_OK;
+        free(*file);
     }
-    return NULL;
+    *file = NULL;
+    return nn_error(to, MHA_BAD_FILE, "has no file of a tokenizer, such as tokenizer.json");
 }
 
-nn_tokenizer *nn_tokenizer_open(const char *path, nn_open_options options, char *error, size_t error_size)
+/* Opens a file; `file` becomes the tokenizer's. */
+static mha_status open_file(nn_tokenizer **tokenizer, char *file, const nn_failure *to, nn_open_options options)
+{
+    size_t size = 0;
+    char *bytes;
+    TRY(read_file(&bytes, file, &size, to->error, to->error_size));
+    char *folder = strdup(file), *slash = folder ? strrchr(folder, '/') : NULL;
+    if (slash) slash[slash == folder] = 0;
+    mha_status status =
+        folder ? read_tokenizer(tokenizer, file, slash ? folder : ".", bytes, size, options, to->error, to->error_size)
+               : nn_error(to, MHA_NO_MEMORY, "not enough memory for its path");
+    if (!status) (*tokenizer)->file = file;
+    free(folder);
+    free(bytes);
+    return status;
+}
+
+mha_status nn_tokenizer_open(nn_tokenizer **tokenizer, const char *path, nn_open_options options, char *error,
+                             size_t error_size)
 {
     struct stat about;
-    size_t size = 0;
-    char own[4096];
-    if (nn_hub_place(own, sizeof own, path, error, error_size)) return NULL;
-    path = own;
-    nn_failure to = {path, error, error_size};
-    bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode), memory = false;
-    char *file = folder ? file_in(path, options.target, &memory) : strdup(path);
-    if (!file) {
-        nn_fail(&to, memory ? "has no file of a tokenizer, such as tokenizer.json" : "not enough memory for its path");
-        return NULL;
-    }
-    char *bytes = read_file(file, &size, error, error_size), *place = bytes ? strdup(file) : NULL;
-    if (bytes && !place) nn_fail(&to, "not enough memory for its path");
-    nn_tokenizer *t = NULL;
-    if (bytes && place) {
-        char *slash = strrchr(place, '/');
-        if (slash == place) slash++;
-        if (slash) *slash = 0;
-        t = read_tokenizer(file, slash ? place : ".", bytes, size, options, error, error_size);
-    }
-    if (t) t->file = file;
-    else free(file);
-    free(place);
-    free(bytes);
-    return t;
+    char place[4096], *file = NULL;
+    *tokenizer = NULL;
+    TRY(nn_hub_place(place, sizeof place, path, error, error_size));
+    nn_failure to = {place, error, error_size};
+    mha_status status = MHA_OK;
+    if (stat(place, &about) == 0 && S_ISDIR(about.st_mode)) status = file_in(&file, &to, options.target);
+    else if (!(file = strdup(place))) status = nn_error(&to, MHA_NO_MEMORY, "not enough memory for its path");
+    if (!status) status = open_file(tokenizer, file, &to, options);
+    if (status) free(file);
+    return status;
 }

@@ -25,9 +25,12 @@ typedef struct pieces {
     size_t count, type_room, score_room;
 } pieces;
 
-static bool damaged(nn_load *l) { return nn_fail(&l->to, "is not a SentencePiece model, or it is damaged"); }
+static mha_status damaged(nn_load *l)
+{
+    return nn_error(&l->to, MHA_BAD_FILE, "is not a SentencePiece model, or it is damaged");
+}
 
-static bool read_piece(nn_load *l, const nn_proto *at, pieces *all)
+static mha_status read_piece(nn_load *l, const nn_proto *at, pieces *all)
 {
     nn_proto p = nn_proto_open(at->bytes, at->size);
     const char *text = NULL;
@@ -41,23 +44,24 @@ static bool read_piece(nn_load *l, const nn_proto *at, pieces *all)
     }
     if (p.failed || !text || !size || nn_utf8_valid(text, size) != size || !isfinite(score)) return damaged(l);
     if (type < NORMAL || type > BYTE)
-        return nn_fail(&l->to, "piece %zu has the type %llu, which is not supported", all->count,
-                       (unsigned long long)type);
+        return nn_error(&l->to, MHA_BAD_FILE, "piece %zu has the type %llu, which is not supported", all->count,
+                        (unsigned long long)type);
     if (nn_vocabulary_find(&l->t->model.vocabulary, text, size) >= 0)
-        return nn_fail(&l->to, "piece %zu is there twice: %s", all->count,
-                       nn_json_brief(nn_vocabulary_piece(&l->t->model.vocabulary,
-                                                         nn_vocabulary_find(&l->t->model.vocabulary, text, size), NULL))
-                           .text);
-    if (!nn_vocabulary_add(&l->t->model.vocabulary, text, size, (int64_t)all->count) ||
-        !nn_grow(&all->types, &all->type_room, all->count + 1, 1) ||
-        !nn_grow(&all->scores, &all->score_room, all->count + 1, sizeof *all->scores))
+        return nn_error(
+            &l->to, MHA_BAD_FILE, "piece %zu is there twice: %s", all->count,
+            nn_json_brief(nn_vocabulary_piece(&l->t->model.vocabulary,
+                                              nn_vocabulary_find(&l->t->model.vocabulary, text, size), NULL))
+                .text);
+    if (nn_vocabulary_add(&l->t->model.vocabulary, text, size, (int64_t)all->count) ||
+        nn_grow(&all->types, &all->type_room, all->count + 1, 1) ||
+        nn_grow(&all->scores, &all->score_room, all->count + 1, sizeof *all->scores))
         return nn_load_memory(l);
     all->types[all->count] = (unsigned char)type;
     all->scores[all->count++] = score;
-    return true;
+    return MHA_OK;
 }
 
-static bool read_trainer(nn_load *l, const nn_proto *at, settings *s)
+static mha_status read_trainer(nn_load *l, const nn_proto *at, settings *s)
 {
     nn_proto p = nn_proto_open(at->bytes, at->size);
     while (nn_proto_next(&p)) {
@@ -92,10 +96,10 @@ static bool read_trainer(nn_load *l, const nn_proto *at, settings *s)
         }
     }
     bool shown = nn_utf8_valid(s->unk_surface, s->unk_surface_size) == s->unk_surface_size;
-    return (shown && !p.failed) || damaged(l);
+    return shown && !p.failed ? MHA_OK : damaged(l);
 }
 
-static bool read_normalizer(nn_load *l, const nn_proto *at, settings *s)
+static mha_status read_normalizer(nn_load *l, const nn_proto *at, settings *s)
 {
     nn_proto p = nn_proto_open(at->bytes, at->size);
     while (nn_proto_next(&p)) {
@@ -104,34 +108,35 @@ static bool read_normalizer(nn_load *l, const nn_proto *at, settings *s)
         if (p.field == 4 && p.kind == 0) s->squeeze = p.number != 0;
         if (p.field == 5 && p.kind == 0) s->escape = p.number != 0;
     }
-    return !p.failed || damaged(l);
+    return p.failed ? damaged(l) : MHA_OK;
 }
 
 /* A table of characters that decoding would apply is not supported. */
-static bool read_denormalizer(nn_load *l, const nn_proto *at)
+static mha_status read_denormalizer(nn_load *l, const nn_proto *at)
 {
     settings s = {0};
-    return read_normalizer(l, at, &s) &&
-           (!s.charsmap_size || nn_fail(&l->to, "has a denormalizer, which is not supported"));
+    TRY(read_normalizer(l, at, &s));
+    if (!s.charsmap_size) return MHA_OK;
+    return nn_error(&l->to, MHA_BAD_FILE, "has a denormalizer, which is not supported");
 }
 
-static bool read_message(nn_load *l, const char *bytes, size_t size, settings *s, pieces *all)
+static mha_status read_message(nn_load *l, const char *bytes, size_t size, settings *s, pieces *all)
 {
     nn_proto p = nn_proto_open(bytes, size);
     while (nn_proto_next(&p)) {
         if (p.kind != 2) return damaged(l);
-        if (p.field == 1 && !read_piece(l, &p, all)) return false;
-        if (p.field == 2 && !read_trainer(l, &p, s)) return false;
-        if (p.field == 3 && !read_normalizer(l, &p, s)) return false;
-        if (p.field == 5 && !read_denormalizer(l, &p)) return false;
+        if (p.field == 1) TRY(read_piece(l, &p, all));
+        if (p.field == 2) TRY(read_trainer(l, &p, s));
+        if (p.field == 3) TRY(read_normalizer(l, &p, s));
+        if (p.field == 5) TRY(read_denormalizer(l, &p));
     }
-    return (!p.failed && all->count) || damaged(l);
+    return !p.failed && all->count ? MHA_OK : damaged(l);
 }
 
 /* ---- The tokenizer ------------------------------------------------------------------------------------------------- */
 
 /* A trie of the pieces of some types. */
-static bool build(nn_load *l, const pieces *all, nn_trie *trie, bool user_alone)
+static mha_status build(nn_load *l, const pieces *all, nn_trie *trie, bool user_alone)
 {
     nn_trie_key *keys = malloc((all->count + 1) * sizeof *keys);
     size_t n = 0;
@@ -142,12 +147,12 @@ static bool build(nn_load *l, const pieces *all, nn_trie *trie, bool user_alone)
         const char *text = nn_vocabulary_piece(&l->t->model.vocabulary, (int64_t)i, &size);
         keys[n++] = (nn_trie_key){text, size, (int32_t)i};
     }
-    bool done = nn_trie_build(trie, keys, n);
+    mha_status status = nn_trie_build(trie, keys, n);
     free(keys);
-    return done || nn_load_memory(l);
+    return status ? nn_load_memory(l) : MHA_OK;
 }
 
-static bool make_unigram(nn_load *l, const pieces *all)
+static mha_status make_unigram(nn_load *l, const pieces *all)
 {
     enum { PENALTY = 10 };
     nn_word_model *m = &l->t->model;
@@ -184,7 +189,7 @@ static int by_score(const void *a, const void *b)
 }
 
 /* Orders from scores: the largest score is merged first, and equal scores have the same order. */
-bool nn_load_orders(nn_load *l, const float *scores, const bool *merged, size_t count)
+mha_status nn_load_orders(nn_load *l, const float *scores, const bool *merged, size_t count)
 {
     nn_word_model *m = &l->t->model;
     ranked *all = malloc((count + 1) * sizeof *all);
@@ -204,27 +209,29 @@ bool nn_load_orders(nn_load *l, const float *scores, const bool *merged, size_t 
         m->orders[all[i].id] = (uint32_t)order;
     }
     free(all);
-    return true;
+    return MHA_OK;
 }
 
-static bool make_bpe(nn_load *l, const pieces *all)
+static mha_status make_bpe(nn_load *l, const pieces *all)
 {
     nn_word_model *m = &l->t->model;
     bool *merged = calloc(all->count, sizeof *merged);
     if (!merged) return nn_load_memory(l);
     m->kind = "BPE";
     m->tokenize = nn_scored_words;
-    bool done = true;
+    mha_status status = MHA_OK;
     for (size_t i = 0; i < all->count; i++) {
         merged[i] = all->types[i] == NORMAL || all->types[i] == USER_DEFINED;
-        if (all->types[i] == UNUSED) done = nn_fail(&l->to, "has unused pieces, which are not supported in BPE models");
+        if (all->types[i] == UNUSED)
+            status = nn_error(&l->to, MHA_BAD_FILE, "has unused pieces, which are not supported in BPE models");
     }
-    done = done && nn_load_orders(l, all->scores, merged, all->count) && build(l, all, &m->trie, true);
+    if (!status) status = nn_load_orders(l, all->scores, merged, all->count);
+    if (!status) status = build(l, all, &m->trie, true);
     free(merged);
-    return done;
+    return status;
 }
 
-static bool make_normalizer(nn_load *l, const settings *s, const pieces *all)
+static mha_status make_normalizer(nn_load *l, const settings *s, const pieces *all)
 {
     const char *why = "";
     nn_tokenizer *t = l->t;
@@ -234,14 +241,14 @@ static bool make_normalizer(nn_load *l, const settings *s, const pieces *all)
     step->suffixed = s->suffix;
     step->escape = s->escape;
     step->squeeze = s->squeeze;
-    if (!build(l, all, &t->kept, true)) return false;
+    TRY(build(l, all, &t->kept, true));
     step->keep = &t->kept;
-    if (!s->charsmap_size) return true;
-    step->precompiled = nn_precompiled_read(s->charsmap, s->charsmap_size, &why);
-    return step->precompiled || nn_fail(&l->to, "%s", why);
+    if (!s->charsmap_size) return MHA_OK;
+    mha_status status = nn_precompiled_read(&step->precompiled, s->charsmap, s->charsmap_size, &why);
+    return status ? nn_error_because(&l->to, status, why) : MHA_OK;
 }
 
-static bool make_decoder(nn_load *l, const settings *s)
+static mha_status make_decoder(nn_load *l, const settings *s)
 {
     static const char surface[] = " \xe2\x81\x87 "; /* what SentencePiece shows for an unknown token */
     size_t size = 0, shown = s->unk_surface ? s->unk_surface_size : sizeof surface - 1;
@@ -256,11 +263,11 @@ static bool make_decoder(nn_load *l, const settings *s)
     d->flag = s->prefix || s->squeeze;
     d->squeeze = s->squeeze;
     d->bytes = true;
-    return true;
+    return MHA_OK;
 }
 
 /* Control pieces are special tokens. */
-static bool add_controls(nn_load *l, const pieces *all)
+static mha_status add_controls(nn_load *l, const pieces *all)
 {
     for (size_t i = 0; i < all->count; i++) {
         size_t size = 0;
@@ -270,36 +277,42 @@ static bool add_controls(nn_load *l, const pieces *all)
         if (!t) return nn_load_memory(l);
         t->special = true;
     }
-    return true;
+    return MHA_OK;
 }
 
 static int32_t id_within(int64_t id, size_t count) { return id >= 0 && (uint64_t)id < count ? (int32_t)id : -1; }
 
-bool nn_load_sentencepiece(nn_load *l, const char *bytes, size_t size)
+static mha_status make_tokenizer(nn_load *l, settings *s, const pieces *all)
+{
+    nn_tokenizer *t = l->t;
+    if (s->model != UNIGRAM && s->model != BPE)
+        return nn_error(&l->to, MHA_BAD_FILE, "its model type is %lld; 1 (unigram) and 2 (BPE) are supported",
+                        (long long)s->model);
+    for (size_t i = 0; i < all->count; i++)
+        if (all->types[i] == UNKNOWN) s->unk = (int64_t)i;
+    t->format = "SentencePiece";
+    t->model.cached = true;
+    t->model.unknown = id_within(s->unk, all->count);
+    t->model.fuse_unknown = !s->byte_fallback;
+    t->model.byte_fallback = s->byte_fallback;
+    t->special[NN_UNK] = t->model.unknown;
+    t->special[NN_BOS] = id_within(s->bos, all->count);
+    t->special[NN_EOS] = id_within(s->eos, all->count);
+    t->special[NN_PAD] = id_within(s->pad, all->count);
+    TRY(s->model == UNIGRAM ? make_unigram(l, all) : make_bpe(l, all));
+    TRY(make_normalizer(l, s, all));
+    TRY(make_decoder(l, s));
+    return add_controls(l, all);
+}
+
+mha_status nn_load_sentencepiece(nn_load *l, const char *bytes, size_t size)
 {
     settings s = {
         .model = UNIGRAM, .unk = -1, .bos = 1, .eos = 2, .pad = -1, .prefix = true, .squeeze = true, .escape = true};
     pieces all = {0};
-    nn_tokenizer *t = l->t;
-    bool done = read_message(l, bytes, size, &s, &all);
-    if (done && s.model != UNIGRAM && s.model != BPE)
-        done = nn_fail(&l->to, "its model type is %lld; 1 (unigram) and 2 (BPE) are supported", (long long)s.model);
-    for (size_t i = 0; done && i < all.count; i++)
-        if (all.types[i] == UNKNOWN) s.unk = (int64_t)i;
-    if (done) {
-        t->format = "SentencePiece";
-        t->model.cached = true;
-        t->model.unknown = id_within(s.unk, all.count);
-        t->model.fuse_unknown = !s.byte_fallback;
-        t->model.byte_fallback = s.byte_fallback;
-        t->special[NN_UNK] = t->model.unknown;
-        t->special[NN_BOS] = id_within(s.bos, all.count);
-        t->special[NN_EOS] = id_within(s.eos, all.count);
-        t->special[NN_PAD] = id_within(s.pad, all.count);
-    }
-    done = done && (s.model == UNIGRAM ? make_unigram(l, &all) : make_bpe(l, &all)) && make_normalizer(l, &s, &all) &&
-           make_decoder(l, &s) && add_controls(l, &all);
+    mha_status status = read_message(l, bytes, size, &s, &all);
+    if (!status) status = make_tokenizer(l, &s, &all);
     free(all.types);
     free(all.scores);
-    return done;
+    return status;
 }

@@ -2,6 +2,7 @@
  * with the count that they had when they were pushed and the words in which they were seen then. A pair that comes out
  * with an old count goes back with the new one. */
 #include "text/train/bpe_train.h"
+#include "io/failure.h"
 #include "io/json.h"
 #include "text/vocabulary.h"
 
@@ -57,39 +58,39 @@ static void count_words(trainer *t, const nn_flow *f)
             t->words[number].count++;
             continue;
         }
-        if (!nn_vocabulary_add(&t->words_seen, bytes, size, (int64_t)t->word_count) ||
-            !nn_grow(&t->words, &t->word_room, t->word_count + 1, sizeof *t->words))
+        if (nn_vocabulary_add(&t->words_seen, bytes, size, (int64_t)t->word_count) ||
+            nn_grow(&t->words, &t->word_room, t->word_count + 1, sizeof *t->words))
             t->failed = true;
         else t->words[t->word_count++] = (word){.count = 1};
     }
 }
 
-static bool read_lines(trainer *t, const nn_steps *splitter, const char *text, size_t size)
+static mha_status read_lines(trainer *t, const nn_steps *splitter, const char *text, size_t size)
 {
     nn_flow *f = calloc(1, sizeof *f);
-    bool good = f != NULL;
-    while (good && size) {
+    mha_status status = f ? MHA_OK : MHA_NO_MEMORY;
+    while (!status && size) {
         const char *end = memchr(text, '\n', size);
         size_t n = end ? (size_t)(end - text) + 1 : size;
         nn_flow_begin(f, text, n, false);
         nn_steps_run(splitter, f);
         if (!f->failed) count_words(t, f);
-        good = !f->failed && !t->failed;
+        status = t->failed ? MHA_NO_MEMORY : f->failed;
         text += n;
         size -= n;
     }
     nn_flow_free(f);
-    return good;
+    return status;
 }
 
 /* The characters of the words as symbols. */
-static bool spell_words(trainer *t)
+static mha_status spell_words(trainer *t)
 {
     for (size_t i = 0; i < t->word_count; i++) {
         size_t size = 0, n;
         const char *text = nn_vocabulary_piece(&t->words_seen, (int64_t)i, &size);
         t->words[i].at = t->symbol_count;
-        if (!nn_grow(&t->symbols, &t->symbol_room, t->symbol_count + size, sizeof *t->symbols)) return false;
+        TRY(nn_grow(&t->symbols, &t->symbol_room, t->symbol_count + size, sizeof *t->symbols));
         for (size_t at = 0; at < size; at += n) {
             nn_utf8_get(text + at, &n);
             t->symbols[t->symbol_count++] = nn_vocabulary_find(&t->pieces, text + at, n);
@@ -97,7 +98,7 @@ static bool spell_words(trainer *t)
         t->words[i].length = (uint32_t)(t->symbol_count - t->words[i].at);
     }
     nn_vocabulary_free(&t->words_seen);
-    return true;
+    return MHA_OK;
 }
 
 /* ---- Counts of pairs --------------------------------------------------------------------------------------------- */
@@ -110,25 +111,25 @@ static pair_count *slot_of(const trainer *t, uint64_t pair)
     return &t->counts[at];
 }
 
-static bool more_slots(trainer *t)
+static mha_status more_slots(trainer *t)
 {
-    if ((t->used + 1) * 2 <= t->slot_count) return true;
+    if ((t->used + 1) * 2 <= t->slot_count) return MHA_OK;
     trainer more = {.slot_count = t->slot_count ? t->slot_count * 2 : 4096};
     more.counts = malloc(more.slot_count * sizeof *more.counts);
-    if (!more.counts) return false;
+    if (!more.counts) return MHA_NO_MEMORY;
     for (size_t i = 0; i < more.slot_count; i++) more.counts[i] = (pair_count){UINT64_MAX, 0, 0};
     for (size_t i = 0; i < t->slot_count; i++)
         if (t->counts[i].pair != UINT64_MAX) *slot_of(&more, t->counts[i].pair) = t->counts[i];
     free(t->counts);
     t->counts = more.counts;
     t->slot_count = more.slot_count;
-    return true;
+    return MHA_OK;
 }
 
 /* Changes the count of a pair; with a word, the pair goes onto the heap after this merge. */
 static void change(trainer *t, uint64_t pair, int64_t by, size_t in_word, bool push)
 {
-    if (t->failed || !more_slots(t)) {
+    if (t->failed || more_slots(t)) {
         t->failed = true;
         return;
     }
@@ -140,7 +141,7 @@ static void change(trainer *t, uint64_t pair, int64_t by, size_t in_word, bool p
     c->count += by;
     if (!push) return;
     if (!c->fresh) {
-        if (!nn_grow(&t->fresh, &t->fresh_room, t->fresh_count + 1, sizeof *t->fresh)) {
+        if (nn_grow(&t->fresh, &t->fresh_room, t->fresh_count + 1, sizeof *t->fresh)) {
             t->failed = true;
             return;
         }
@@ -149,7 +150,7 @@ static void change(trainer *t, uint64_t pair, int64_t by, size_t in_word, bool p
     }
     entry *e = &t->fresh[c->fresh - 1];
     if (e->word_count && e->words[e->word_count - 1] == in_word) return; /* words come one after the other */
-    if (!nn_grow(&e->words, &e->word_room, e->word_count + 1, sizeof *e->words)) t->failed = true;
+    if (nn_grow(&e->words, &e->word_room, e->word_count + 1, sizeof *e->words)) t->failed = true;
     else e->words[e->word_count++] = (uint32_t)in_word;
 }
 
@@ -162,7 +163,7 @@ static bool before(const entry *a, const entry *b)
 
 static void push(trainer *t, entry e)
 {
-    if (!nn_grow(&t->heap, &t->heap_room, t->heap_count + 1, sizeof *t->heap)) {
+    if (nn_grow(&t->heap, &t->heap_room, t->heap_count + 1, sizeof *t->heap)) {
         t->failed = true;
         free(e.words);
         return;
@@ -249,7 +250,7 @@ static int32_t join(trainer *t, int32_t left, int32_t right)
     int32_t id = both.failed ? -1 : nn_vocabulary_find(&t->pieces, both.bytes, both.size);
     if (id < 0 && !both.failed) {
         id = (int32_t)t->pieces.count;
-        if (!nn_vocabulary_add(&t->pieces, both.bytes, both.size, id)) id = -1;
+        if (nn_vocabulary_add(&t->pieces, both.bytes, both.size, id)) id = -1;
     }
     nn_buffer_free(&both);
     return id;
@@ -320,29 +321,27 @@ static void write_json(const trainer *t, nn_buffer *out, const char *end)
 }
 
 /* The special token, and the characters of all bytes in the order of their code points. */
-static bool first_pieces(trainer *t, const char *end)
+static mha_status first_pieces(trainer *t, const char *end)
 {
     char code[4];
-    if (*end && !nn_vocabulary_add(&t->pieces, end, strlen(end), 0)) return false;
+    if (*end) TRY(nn_vocabulary_add(&t->pieces, end, strlen(end), 0));
     for (int32_t c = 0; c < 0x200; c++)
-        if (nn_code_byte(c) >= 0 &&
-            !nn_vocabulary_add(&t->pieces, code, nn_utf8_put(code, c), (int64_t)t->pieces.count))
-            return false;
-    return true;
+        if (nn_code_byte(c) >= 0)
+            TRY(nn_vocabulary_add(&t->pieces, code, nn_utf8_put(code, c), (int64_t)t->pieces.count));
+    return MHA_OK;
 }
 
-int64_t nn_train_bpe(nn_buffer *out, const nn_steps *splitter, const char *text, size_t size,
-                     const nn_train_options *options)
+mha_status nn_train_bpe(nn_buffer *out, int64_t *made, const nn_steps *splitter, const char *text, size_t size,
+                        const nn_train_options *options)
 {
     trainer t = {0};
-    int64_t made = 0;
-    if (first_pieces(&t, options->end) && read_lines(&t, splitter, text, size) && spell_words(&t)) {
-        learn(&t, options);
-        if (!t.failed && !t.merges.failed) {
-            write_json(&t, out, options->end);
-            made = out->failed ? 0 : (int64_t)t.pieces.count;
-        }
-    }
+    mha_status status = first_pieces(&t, options->end);
+    if (!status) status = read_lines(&t, splitter, text, size);
+    if (!status) status = spell_words(&t);
+    if (!status) learn(&t, options);
+    if (!status && !t.failed && !t.merges.failed) write_json(&t, out, options->end);
+    if (t.failed || t.merges.failed || out->failed) status = MHA_NO_MEMORY;
+    *made = (int64_t)t.pieces.count;
     for (size_t i = 0; i < t.heap_count; i++) free(t.heap[i].words);
     for (size_t i = 0; i < t.fresh_count; i++) free(t.fresh[i].words);
     nn_vocabulary_free(&t.words_seen);
@@ -353,5 +352,5 @@ int64_t nn_train_bpe(nn_buffer *out, const nn_steps *splitter, const char *text,
     free(t.counts);
     free(t.heap);
     free(t.fresh);
-    return made;
+    return status;
 }

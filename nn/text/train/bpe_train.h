@@ -15,9 +15,9 @@ typedef struct nn_train_options {
     const char *end; /* the special token, id 0; "": none */
 } nn_train_options;
 
-/* Appends a tokenizer.json to `out`. `splitter` is that of byte-level BPE. The number of its tokens; 0 without memory or
- * if the splitter fails. */
-int64_t nn_train_bpe(nn_buffer *out, const nn_steps *splitter, const char *text, size_t size,
-                     const nn_train_options *options);
+/* Appends a tokenizer.json to `out`. `splitter` is that of byte-level BPE. `made` gets the number of its tokens.
+ * Returns MHA_OK, MHA_NO_MEMORY or an error of the splitter. */
+mha_status nn_train_bpe(nn_buffer *out, int64_t *made, const nn_steps *splitter, const char *text, size_t size,
+                        const nn_train_options *options);
 
 #endif

@@ -84,7 +84,7 @@ static void use(nn_tokenizer *t)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         nn_flow *f = nn_tokenizer_borrow(t);
         if (f &&
-            nn_tokenizer_encode(t, f, texts[i], strlen(texts[i]), (i & 1 ? NN_ENCODE_LITERAL : 0) | NN_ENCODE_TRACK))
+            !nn_tokenizer_encode(t, f, texts[i], strlen(texts[i]), (i & 1 ? NN_ENCODE_LITERAL : 0) | NN_ENCODE_TRACK))
             for (size_t k = 0; k < f->token_count; k++) {
                 size_t start, end;
                 nn_tokenizer_range(t, f, k, &start, &end);
@@ -108,9 +108,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     if (!text) return 0;
     memcpy(text, bytes + 1, size - 1);
     text[size - 1] = 0;
-    nn_tokenizer *t =
-        nn_tokenizer_read(names[bytes[0] % NAMES], text, size - 1, (nn_open_options){0}, error, sizeof error);
-    if (t) use(t);
+    nn_tokenizer *t;
+    mha_status status =
+        nn_tokenizer_read(&t, names[bytes[0] % NAMES], text, size - 1, (nn_open_options){0}, error, sizeof error);
+    if (!status) use(t);
     else if (!*error || strchr(error, '\n')) {
         fprintf(stderr, "fuzz_tokenizer: refused without one line: %s\n", error);
         abort();

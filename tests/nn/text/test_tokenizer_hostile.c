@@ -181,6 +181,22 @@ TEST(steps_that_double_the_text)
     mha_tokenizer_free(t);
 }
 
+/* This used to be called a lack of memory. */
+TEST(added_tokens_that_cannot_be_normalized)
+{
+    static char json[9000];
+    mha_tokenizer *made = NULL;
+    snprintf(
+        json, sizeof json,
+        "{\"added_tokens\": [{\"id\": 1, \"content\": \"a\", \"normalized\": true}], \"normalizer\": %s, \"model\": "
+        "{\"type\": \"WordLevel\", \"unk_token\": \"u\", \"vocab\": {\"u\": 0}}}",
+        sequence("normalizers", DOUBLE));
+    mha_status status = mha_tokenizer_open(ctx, &made, write_bytes("tokenizer.json", json, strlen(json)), NULL);
+    expect(status == MHA_BAD_FILE && !made, "%s", mha_status_name(status));
+    expect(strstr(mha_context_error(ctx), "tokenizer.json: its added tokens cannot be normalized"), "said '%s'",
+           mha_context_error(ctx));
+}
+
 /* ---- Regular expressions ----------------------------------------------------------------------------------------------- */
 
 /* The steps of all searches in a text count, whichever way a search takes long, and the error names the expression. */
@@ -323,7 +339,7 @@ TEST(pieces_with_the_same_hash)
     expect(nn_hash(piece, 16) == nn_hash(other, 16), "the pieces of this test have different hashes");
     for (uint64_t i = 0; i < COUNT; i++) {
         collide(piece, i);
-        if (!expect(nn_vocabulary_add(&v, piece, 16, (int64_t)i), "piece %d", (int)i)) break;
+        if (!expect(!nn_vocabulary_add(&v, piece, 16, (int64_t)i), "piece %d", (int)i)) break;
     }
     expect(v.key.drawn, "the table still uses the quick hash");
     for (uint64_t i = 0; i < COUNT; i++) {
@@ -345,7 +361,7 @@ TEST(merges_with_the_same_hash)
     uint64_t factor = inverse(0x9e3779b97f4a7c15u);
     for (uint32_t i = 0; i < COUNT; i++) {
         uint64_t pair = ((uint64_t)i << 32 | (i ^ 77u)) * factor; /* whose hash is 77 */
-        if (!expect(nn_merges_add(&m, (int32_t)(uint32_t)(pair >> 32), (int32_t)(uint32_t)pair, i, (int32_t)i), "%u",
+        if (!expect(!nn_merges_add(&m, (int32_t)(uint32_t)(pair >> 32), (int32_t)(uint32_t)pair, i, (int32_t)i), "%u",
                     i))
             break;
     }
