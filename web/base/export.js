@@ -56,7 +56,6 @@ export function exportButtons(panel) {
   const button = (ending) => {
     const made = element('button', {
       type: 'button',
-      class: 'export',
       'data-export': ending,
       title: `Save this panel as ${ending.toUpperCase()}`,
       'aria-label': `Save "${panel.title}" as ${ending.toUpperCase()}`,

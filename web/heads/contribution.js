@@ -1,4 +1,4 @@
-/* Panel 6: what each head adds to the logit of a class, on the direct path.
+/* Panel: what each head adds to the logit of a class, on the direct path.
  *
  * The numbers are the library's (mha_model_contributions) for the images of the page, with all heads on: for each image
  * one row per part, in the order embedding, heads block by block, MLPs, biases. They add up to the logit. */

@@ -1,4 +1,4 @@
-/* Panel 5: switching heads off, and the effect on the prediction.
+/* Panel: switching heads off, and the effect on the prediction.
  *
  * A switch sets the gate of a head, a factor of the head's part of concat(heads): 0 removes it from the sum, like
  * pruning. The whole model is recomputed at each click, so later blocks are affected. */

@@ -1,4 +1,4 @@
-/* Panel 2: small maps of all heads, in a selectable order.
+/* Panel: small maps of all heads, in a selectable order.
  *
  * A map has one row per query and one column per key. Sorted by similarity, heads are in pairs: first the two most
  * similar heads of any block, then the most similar two of the remaining ones. */

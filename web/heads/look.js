@@ -1,4 +1,4 @@
-/* Panel 2: the attention of every head of every block from the selected token.
+/* Panel: the attention of every head of every block from the selected token.
  *
  * On the left the image, whose patches are selected by mouse, touch or arrow keys, and the selected head, large, with
  * its numbers; on the right all heads, one row per block, which wraps if there are many. */
@@ -76,7 +76,7 @@ function createPatchPicker(store, model, data) {
   const lines = svgElement('path', {class: 'pick-lines', d: patchLines(model)});
   const over = svgElement('svg', {viewBox: `0 0 ${columns} ${rows}`, 'aria-hidden': true}, lines, frame);
   const button = element('button', {type: 'button', id: 'picture', class: 'picture'}, canvas, over);
-  const classButton = model.first ? element('button', {type: 'button', id: 'class-token', class: 'toggle',
+  const classButton = model.first ? element('button', {type: 'button', id: 'class-token',
     onclick: () => store.set({token: 0})}, 'Class token') : null;
   const where = element('p', {class: 'where', id: 'chosen-token'});
 
@@ -136,7 +136,7 @@ function moveToken(store, model, event) {
 /* ---- The chosen head, large -------------------------------------------------------------------------------------- */
 
 function createLargeMap(store, model, data) {
-  const canvas = element('canvas', {role: 'img', class: 'large-map', id: 'large-map'});
+  const canvas = element('canvas', {role: 'img', id: 'large-map'});
   const title = element('h3', null), words = element('p', {class: 'hint'});
   let shown = null;
   attachTip(canvas, (event) => {

@@ -1,4 +1,4 @@
-/* Panel 3: attention rollout through the blocks.
+/* Panel: attention rollout through the blocks.
  *
  * Each block is assumed to pass on half of its input (the residual stream) and half of the output of its heads:
  *

@@ -111,7 +111,7 @@ function createLearnHeads(store, trainer, data) {
   store.on(['digit', 'theme'], draw);
   trainer.on(({model}) => model && draw());
   draw();
-  return element('div', {class: 'learn-heads'}, element('h3', null, 'What each head attends to'), answer, maps.element,
+  return element('div', null, element('h3', null, 'What each head attends to'), answer, maps.element,
     element('p', {class: 'hint'}, 'Attention from the class token, from which the prediction is computed, to the patches of the digit and, below them on the left, ' +
       'to itself. Each row is a block.'));
 }

@@ -130,7 +130,7 @@ function narrowImage(matrix, wide) {
 }
 
 /* How the cells of a new matrix come, p from 0 to 1. */
-const cellWays = {
+const arrivals = {
   rows: (pen, {matrix}, box, alpha, p) => drawPart(pen, matrix, box, {rows: Math.round(p * matrix.rows)}, alpha),
 
   /* The row of the query cell by cell, then the others. */
@@ -201,10 +201,10 @@ export function drawCaption(pen, {name, below, small, tag, faint}, box, alpha, {
 
 export function drawMatrix(pen, piece, box, look, view) {
   const {matrix, tag = null} = piece, {colours, facts, layout} = view, alpha = look.alpha * (piece.faint ? 0.5 : 1);
-  const p = look.settled ? look.p : 0, way = look.fresh && piece.how ? cellWays[piece.how] : null;
+  const p = look.settled ? look.p : 0, arrive = look.fresh && piece.how ? arrivals[piece.how] : null;
   drawCaption(pen, piece, box, look.alpha, view);
   pen.box(box, {stroke: colours.line, alpha: look.alpha});
-  if (way) way(pen, piece, box, alpha, p, facts.t);
+  if (arrive) arrive(pen, piece, box, alpha, p, facts.t);
   else if (piece.shares) drawShares(pen, piece, box, alpha, p);
   else drawPart(pen, matrix, box, {}, alpha);
   for (let slab = 1; slab < (piece.slabs || 0); slab++) {

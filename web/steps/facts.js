@@ -47,13 +47,13 @@ export const byWeight = (keys, weightRow) => [...keys].sort((a, b) => weightRow[
 
 /* ---- Facts ------------------------------------------------------------------------------------------------------- */
 
-/* All values of the walk that panels of images and of texts share. `walk` says what its tokens are (steps_image.js and steps_text.js);
+/* All values of the walk that panels of images and of texts share. `walk` says what its tokens are (image.js and text.js);
  * `run` is the inside of the block, `last()` that of the last one, which the end alone needs. */
 export function stepFacts(walk, state, run, last) {
   const {model, T, S = T, keyLongName = walk.longName, keyShortName = walk.shortName} = walk, {config} = model, {block, head, token: t} = state, parts = model.blocks[block];
   const H = parts.heads, G = parts.groups, D = config.head_width, hidden = hiddenKeys(run.scores[0], T, S);
   const lanes = Array.from({length: H}, (_, h) => {
-    const group = Math.floor(h / (H / G)), raw = hidden ? rawScores(run.scores[h], run.q[h], run.k[group], {T, S, D}, walk.scaling.score) : run.scores[h];
+    const group = Math.floor(h / (H / G)), raw = hidden ? rawScores(run.scores[h], run.q[h], run.k[group], {S, D}, walk.scaling.score) : run.scores[h];
     return {h, group, q: run.q[h], k: run.k[group], v: run.v[group], scores: run.scores[h], raw, weights: run.weights[h],
       out: run.heads[h], off: !walk.isOn(block, h), scoreRow: rowOf(run.scores[h], S, t), rawRow: rowOf(raw, S, t),
       weightRow: rowOf(run.weights[h], S, t)};
@@ -80,7 +80,7 @@ function hiddenKeys(scores, T, S) {
 }
 
 /* The scores before any are hidden; `score` makes one of a product, or is null: then hidden ones stay as they are. */
-function rawScores(scores, q, k, {T, S, D}, score) {
+function rawScores(scores, q, k, {S, D}, score) {
   if (!score) return scores;
   return scores.map((value, n) => {
     if (Number.isFinite(value)) return value;

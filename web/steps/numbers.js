@@ -98,7 +98,7 @@ function sumVectors({lanes, head, t, D, key, keyName}) {
 }
 
 export function stepNumbers(facts, key) {
-  const {run, t, M, D, H, head, lanes, walk} = facts, row = (name, matrix, width) => vectorElement(name, rowOf(matrix, width, t), {role: 'query'});
+  const {run, t, M, D, head, lanes, walk} = facts, row = (name, matrix, width) => vectorElement(name, rowOf(matrix, width, t), {role: 'query'});
   const own = {own: [head * D, D], role: 'query'};
   const whose = element('p', {class: 'hint'}, `Head ${head}: the query of ${facts.name}, the key and the value of ${facts.keyName}.`);
   const concat = () => vectorElement('c', concatRow(facts), own);

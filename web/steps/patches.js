@@ -1,4 +1,4 @@
-/* Draws the tokens of an image: patches, their numbers, the image and maps over it. Drawers are called as in steps_draw.js. */
+/* Draws the tokens of an image: patches, their numbers, the image and maps over it. Drawers are called as in draw.js. */
 
 import {limit} from '../base/numbers.js';
 import {textWidth} from '../base/pen.js';

@@ -81,7 +81,7 @@ function laneTexts({h, off, note, keyed}) {
 function drawLane(pen, piece, box, {alpha}, {facts, colours}) {
   const {h, chosen, keyed} = piece, size = keyed ? 12 : 11, weight = keyed ? 700 : 400;
   const needs = ({name, note}) => 24 + textWidth(name, 12, 700) + (note ? 8 + textWidth(note, size, weight) : 0);
-  const ways = laneTexts(piece), {name, note} = ways.find((way) => needs(way) <= box.width - 4) || ways.at(-1);
+  const texts = laneTexts(piece), {name, note} = texts.find((one) => needs(one) <= box.width - 4) || texts.at(-1);
   const tight = needs({name, note}) > box.width - 4; /* no room for the colour */
   pen.box(box, {fill: colours.page, stroke: chosen ? colours.ink : colours.line, line: chosen ? 1.5 : 1, radius: 6, alpha});
   if (!tight) pen.box({x: box.x + 7, y: box.y + 6, width: 9, height: 9}, {fill: headColour(h, facts.H), radius: 2, alpha});

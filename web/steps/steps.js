@@ -1,4 +1,4 @@
-/* Panel 1: multi-head attention, step by step, with its numbers: all heads of one block for one query and one key, from
+/* Panel: multi-head attention, step by step, with its numbers: all heads of one block for one query and one key, from
  * the image or the text to the answer.
  *
  * After a new selection the panel is computed only when it is visible, so that a key held down in another panel stays
@@ -88,7 +88,7 @@ export function createStepsPanel(source) {
   const {store} = source;
   const stage = createStage(store);
   let keys = stepKeys(source.model);
-  const heading = element('h3', {id: 'step-title'}, `1 of ${keys.length}`), formula = element('div', {class: 'step-formula'});
+  const heading = element('h3', {id: 'step-title'}, `1 of ${keys.length}`), formula = element('div');
   const words = element('p', {class: 'step-words', id: 'steps-words'});
   const numbers = element('div', {class: 'step-numbers'}), legend = createLegend(), scoreLegend = createSignedLegend(), absent = element('p', {class: 'notice', hidden: true});
   const texts = new Map();

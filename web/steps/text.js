@@ -1,4 +1,4 @@
-/* The walk-through over a text: its tokens are words, or pieces of words. steps_image.js says what a walk is. */
+/* The walk-through over a text: its tokens are words, or pieces of words. image.js says what a walk is. */
 
 import {element} from '../base/dom.js';
 import {drawHeatmap, weightScale} from '../base/heatmap.js';
@@ -163,7 +163,7 @@ const textWalk = {
   scenes: {cut: wordsScene, tokens: textTokensScene},
   drawers: {rail: drawWordRail, list: drawWordList, lines: drawLines},
   hits: {
-    list({box, keys, each, h}, at, facts) {
+    list({box, keys, h}, at, facts) {
       const cell = cellAt(box, at, keys.length, 1), key = cell && keys[cell.row];
       return cell ? {lines: [percent(facts.lanes[h].weightRow[key]), `key: ${facts.keyNameOf(key)}`, `head ${h}`], choice: {head: h, key}} : null;
     },

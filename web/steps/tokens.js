@@ -1,5 +1,5 @@
 /* Draws the tokens of a text: as a line of words, beside the rows of matrices, and those that a head looks at. Drawers are called as in
- * steps_draw.js. */
+ * draw.js. */
 
 import {colourOf, inkOn} from '../base/colour.js';
 import {scaleValue} from '../base/heatmap.js';

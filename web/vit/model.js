@@ -72,7 +72,7 @@ export function middleToken(model) {
   return model.first + Math.floor(model.down / 2) * model.across + Math.floor(model.across / 2);
 }
 
-/* Rows and columns count from 1, as blocks and heads do. */
+/* Rows and columns count from 1. */
 export function tokenName(model, t) {
   const place = tokenPlace(model, t);
   return place ? `row ${place.row + 1}, column ${place.column + 1}` : 'the class token';

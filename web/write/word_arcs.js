@@ -43,10 +43,10 @@ export function createWordArcs(place, lines) {
     return {left: own.left - origin.left, right: own.right - origin.left, top: own.top - origin.top, bottom: own.bottom - origin.top};
   }
 
-  /* `ways`: {attention, from, to} are the maps, and the sides of their queries and keys. */
-  return function draw(query, ways) {
+  /* `links`: {attention, from, to} are the maps, and the sides of their queries and keys. */
+  return (query, links) => {
     const paths = [], origin = place.getBoundingClientRect();
-    for (const {attention, from, to} of query === null ? [] : ways) {
+    for (const {attention, from, to} of query === null ? [] : links) {
       const start = boxOf(from, query, origin), {row} = largestRow(attention, query);
       for (const key of start ? strongestKeys(row, wordArcs.most).reverse() : []) {
         const end = from === to && key === query ? null : boxOf(to, key, origin), share = row[key];

@@ -57,7 +57,7 @@ function createTextBox(store, writer) {
   };
   store.follow(['text', 'tokens', 'problem'], update);
   const flush = () => timer && read(); /* what was typed last */
-  return {area, read, flush, element: element('div', {class: 'write-box'},
+  return {area, read, flush, element: element('div', null,
     element('div', {class: 'write-label'}, element('label', {for: 'write-text'}, box), count), area)};
 }
 
