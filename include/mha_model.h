@@ -39,6 +39,7 @@
  *    10  Checkpoints   interrupted and finished runs in files
  *    11  Pruning       removing the least important heads
  *    12  Ablation      scores with heads switched off, contributions of heads to the logits
+ *    13  Programs      the steps that a model runs
  *
  * Tokenizers, generation and the heads of text models are in mha_text.h, speech in mha_speech.h.
  *
@@ -997,6 +998,53 @@ MHA_API mha_status mha_model_ablate(mha_context *ctx, mha_model *model, mha_scor
  * Returns as mha_model_run; MHA_BAD_ARGUMENT also if the norms of the model are not "before". */
 MHA_API mha_status mha_model_contributions(mha_context *ctx, mha_model *model, mha_tensor out,
                                            const mha_model_inputs *inputs);
+
+/* ---- 13 · Programs ---------------------------------------------------------------------------------------------- */
+
+/* A model runs as a flat list of steps, each of which reads values, writes values and has weights. */
+typedef struct mha_program mha_program;
+
+typedef struct mha_program_options {
+    size_t size;            /* of this struct */
+    int64_t tokens;         /* of a sequence, for the numbers of steps; 0: as many as it always has, or 1 */
+    int64_t encoder_tokens; /* the same of an encoder before a decoder */
+    bool training;          /* the program that is differentiated */
+} mha_program_options;
+
+/* clang-format off */
+#define MHA_PROGRAM_DEFAULTS {sizeof(mha_program_options), 0, 0, false}
+/* clang-format on */
+
+MHA_API void mha_program_defaults(mha_program_options *options, size_t size);
+
+/* Compiles the program of a model; nothing runs. `options` NULL means MHA_PROGRAM_DEFAULTS. On error *program is NULL.
+ * Returns MHA_OK, MHA_BAD_ARGUMENT or MHA_NO_MEMORY. */
+MHA_API mha_status mha_program_make(mha_context *ctx, mha_program **program, const mha_model *model,
+                                    const mha_program_options *options);
+MHA_API void mha_program_free(mha_program *program); /* NULL is legal */
+
+/* A step. Lists are separated by ", " and empty if there is nothing; texts are valid as long as the program. */
+typedef struct mha_program_step {
+    size_t size;           /* of this struct, set by the caller */
+    const char *operation; /* "norm", "product", "attention", ... */
+    const char *stack;     /* "encoder" or "decoder"; "" for the output */
+    int64_t block;         /* from 0; -1 for none */
+    const char *reads;     /* values, or what goes in: "tokens", "images", "features" */
+    const char *writes;    /* values that later steps read */
+    const char *weights;   /* names of parameters, as in mha_model_parameter: their tensors in the file */
+    const char *shape;     /* of the first value that it writes: "rows x 768" */
+    const char *kept;      /* of a program for training: values that stay for the backward pass */
+    double operations;     /* multiplications and additions, for one sequence */
+    double bytes;          /* that it reads and writes, its weights included, for one sequence */
+} mha_program_step;
+
+/* How many steps there are, and step n. Returns MHA_OK or MHA_BAD_ARGUMENT. */
+MHA_API int64_t mha_program_step_count(const mha_program *program);
+MHA_API mha_status mha_program_step_get(mha_context *ctx, const mha_program *program, int64_t n,
+                                        mha_program_step *step);
+
+/* Bytes of memory for all values of one sequence, where those that are not needed at the same time share it. */
+MHA_API int64_t mha_program_memory(const mha_program *program);
 
 #ifdef __cplusplus
 }

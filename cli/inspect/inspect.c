@@ -22,7 +22,8 @@ static void help_families(void)
 typedef struct request {
     const char *file, *out;
     int64_t heads;
-    bool all, json, diagram;
+    bool all, json, diagram, program, training;
+    int64_t tokens;
     term_when when;
 } request;
 
@@ -36,8 +37,14 @@ static const cli_option options[] = {
      "that read pictures, too (gemma3, mistral3, llava, qwen2_vl, ...), the text model is opened",
      CLI_TEXT(request, file), .required = true},
     {"--all", NULL, "list the tensors of every block; by default, blocks of the same shapes are listed once",
-     CLI_FLAG(request, all), .excludes = "--json --diagram", .why = "--all is for the tree"},
+     CLI_FLAG(request, all), .excludes = "--json --diagram", .why = "--all is for the tree and the steps"},
     {"--json", NULL, "print one JSON object", CLI_FLAG(request, json), .excludes = "--diagram"},
+    {"--program", NULL, "list the steps that the model runs: what each reads, writes and computes, with its weights",
+     CLI_FLAG(request, program), .excludes = "--diagram"},
+    {"--tokens", "N", "the tokens of a sequence of --program, for the numbers of its steps",
+     CLI_NUMBER(request, tokens, 1, 1 << 24), .otherwise = "1", .argument = "options.tokens", .needs = "--program"},
+    {"--training", NULL, "the program of training, with what is kept for the backward pass",
+     CLI_FLAG(request, training), .needs = "--program"},
     {DIAGRAM_ROW(request, diagram)},
     {DIAGRAM_OUT_ROW(request, out)},
     {MODEL_HEADS_ROW(MODEL_HEADS, request, heads)},
@@ -70,12 +77,17 @@ static int print_model(const request *r, const session *s)
         inspect_flow(&f, s);
         return diagram_write(&f, r->out);
     }
+    term t = term_detect(r->when);
+    if (r->program) {
+        mha_program_options o = MHA_PROGRAM_DEFAULTS;
+        o.tokens = o.encoder_tokens = r->tokens, o.training = r->training;
+        return inspect_print_program(s, &t, &o, r->all, r->json) ? CLI_OK : CLI_USAGE;
+    }
     if (!look_for_tokenizer(&k, s)) return CLI_USAGE;
     if (r->json && !inspect_print_json(s, &k)) {
         cli_refuse("not enough memory for the JSON");
         return CLI_USAGE;
     }
-    term t = term_detect(r->when);
     if (!r->json) inspect_print_tree(s, &t, &k, r->all);
     return mha_model_missing(s->model, 0) ? CLI_FAILED : CLI_OK;
 }
@@ -98,6 +110,8 @@ const cli_command inspect_command = {
     .examples = "  mha inspect llama     a folder: family, sizes, parameters of each part,\n"
                 "                        tensors, tokenizer, what is missing or left over\n"
                 "  mha inspect vit.safetensors --json | jq '.tensors[].name'\n"
+                "  mha inspect gpt2 --program\n"
+                "                        the steps that it runs, with their weights\n"
                 "  mha inspect vit.safetensors --diagram -o vit.svg\n"
                 "                        the data flow with its shapes, as a picture\n",
     .notes = "JSON keys: file, family, text_of (the checkpoint whose text model it is, or\n"
@@ -106,7 +120,9 @@ const cli_command inspect_command = {
              "result of mha_model_describe), parts: [{stack, block (null for none), part,\n"
              "parameters}], tensors: [{name, stack, block, part, shape, parameters, type,\n"
              "source (the name in the file), same (an earlier tensor that has the same\n"
-             "numbers, or null)}].\n",
+             "numbers, or null)}]. With --program: memory (bytes), steps: [{step,\n"
+             "operation, stack, block, reads, writes, weights, shape, kept, operations,\n"
+             "bytes}].\n",
     .print_lists = help_families,
     .options = options,
     .request_size = sizeof(request),

@@ -38,6 +38,10 @@ void inspect_print_tree(const session *s, const term *t, const inspect_tokenizer
 /* Prints everything as one JSON object. Returns false if memory ran out. */
 bool inspect_print_json(const session *s, const inspect_tokenizer *k);
 
+/* Prints the steps that the model runs: as a table, in which blocks with the same steps are listed once unless `all` is
+ * set, or as JSON. Prints an error and returns false if that fails. */
+bool inspect_print_program(const session *s, const term *t, const mha_program_options *options, bool all, bool json);
+
 /* The diagram of the model. */
 void inspect_flow(flow *f, const session *s);
 

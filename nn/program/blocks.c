@@ -87,7 +87,7 @@ static int64_t attention_number(const nn_compiler *c, const branch *k)
     return first + k->block + (k->kind == CROSS ? d->decoder.blocks.depth : 0);
 }
 
-static int32_t compile_attention(nn_compiler *c, const branch *k, const stream *at, int32_t n)
+static int32_t compile_attention(nn_compiler *c, const branch *k, const stream *at, int32_t rows)
 {
     nn_program *p = c->p;
     const nn_blocks_config *b = &c->stack->blocks;
@@ -96,15 +96,18 @@ static int32_t compile_attention(nn_compiler *c, const branch *k, const stream *
     int64_t O = nn_blocks_heads(b, k->block) * nn_blocks_head_width(b);
     nn_extent extent = narrow ? NN_SEQUENCES : NN_ROWS;
     int32_t y = nn_compile_value(c, apart ? "heads" : "y", extent, apart ? O : b->width, MHA_FLOAT32);
-    nn_step *s = nn_compile_step(c, &nn_op_attention, n);
+    nn_step *s = nn_compile_step(c, &nn_op_attention, rows);
     s->read[1] = k->kind == CROSS ? at->memory : -1;
     s->read[2] = k->kind == SELF ? at->bias : -1;
     s->write[0] = y;
     s->options.attention = attention_number(c, k);
     s->options.first_query = narrow;
     s->options.heads = apart;
+    const nn_weight *const *part = c->part + (k->kind == CROSS ? NN_CROSS_Q : NN_Q);
+    for (int n = 0; n < 3; n++) s->weight[n] = part[n]; /* the layer has them, too, and its smaller parts */
+    s->weight[3] = apart ? NULL : part[NN_PROJ - NN_Q];
     if (!apart) return y;
-    int32_t gated = nn_compile_value(c, "gated heads", extent, O, MHA_FLOAT32);
+    int32_t gated = nn_compile_value(c, "gated", extent, O, MHA_FLOAT32);
     p->block[c->decoder][k->block].heads = y;
     s = nn_compile_step(c, &nn_op_gate, y);
     s->write[0] = gated;
@@ -126,9 +129,9 @@ static int32_t compile_experts(nn_compiler *c, int32_t n)
     s->write[0] = share, s->write[1] = chosen;
     c->p->value[chosen].constant = true;
     int32_t y = nn_compile_value(c, "y", extent, M, MHA_FLOAT32);
-    int32_t each = nn_compile_value(c, "y of each", extent, k * M, MHA_FLOAT32);
-    int32_t room = nn_compile_value(c, "rows of an expert", extent, 4 + 2 * M + Z + N + (M > N ? M : N), MHA_FLOAT32);
-    int32_t back = nn_compile_value(c, "rows of an expert", extent, 4 + 4 * M + 2 * Z + 3 * N, MHA_FLOAT32);
+    int32_t each = nn_compile_value(c, "each", extent, k * M, MHA_FLOAT32);
+    int32_t room = nn_compile_value(c, "room", extent, 4 + 2 * M + Z + N + (M > N ? M : N), MHA_FLOAT32);
+    int32_t back = nn_compile_value(c, "room", extent, 4 + 4 * M + 2 * Z + 3 * N, MHA_FLOAT32);
     s = nn_compile_step(c, &nn_op_experts, n);
     s->read[1] = share, s->read[2] = chosen;
     s->write[0] = y, s->write[1] = each, s->write[2] = room, s->write[3] = back;
@@ -221,8 +224,8 @@ static void compile_sum(nn_compiler *c, const branch *k, const branch *next, int
     nn_extent extent = c->p->value[y].extent;
     int32_t x = nn_compile_value(c, "x", extent, b->width, MHA_FLOAT32), normed = -1, kept = -1;
     if (n.gain) {
-        normed = nn_compile_value(c, "normed", extent, b->width, MHA_FLOAT32);
-        kept = nn_compile_value(c, "mean, 1/deviation", extent, 2, MHA_FLOAT32);
+        normed = nn_compile_value(c, "n", extent, b->width, MHA_FLOAT32);
+        kept = nn_compile_value(c, "moments", extent, 2, MHA_FLOAT32);
     }
     nn_step *s = nn_compile_step(c, n.gain ? &nn_op_add_norm : &nn_op_add, y);
     s->read[1] = base;

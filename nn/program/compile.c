@@ -39,8 +39,8 @@ static nn_extent extent_of(const nn_compiler *c, int32_t v) { return c->p->value
 int32_t nn_compile_norm(nn_compiler *c, int32_t x, const nn_weight *gain, const nn_weight *bias)
 {
     if (!gain) return x;
-    int32_t n = nn_compile_value(c, "normed", extent_of(c, x), gain->value.size[0], MHA_FLOAT32);
-    int32_t kept = nn_compile_value(c, "mean, 1/deviation", extent_of(c, x), 2, MHA_FLOAT32);
+    int32_t n = nn_compile_value(c, "n", extent_of(c, x), gain->value.size[0], MHA_FLOAT32);
+    int32_t kept = nn_compile_value(c, "moments", extent_of(c, x), 2, MHA_FLOAT32);
     nn_step *s = nn_compile_step(c, &nn_op_norm, x);
     s->write[0] = n, s->write[1] = kept;
     s->weight[0] = gain, s->weight[1] = bias;

@@ -55,8 +55,8 @@ static int32_t compile_convolution(nn_compiler *c, int32_t x, int64_t width, int
     int64_t columns = frames * c->stack->blocks.width;
     bool trains = c->p->variant & NN_TRAINS;
     int32_t z = nn_compile_value(c, trains ? "z" : "frames", NN_ROWS, columns, MHA_FLOAT32);
-    int32_t room = nn_compile_value(c, "three frames", NN_SEQUENCE, frames * 3 * width, MHA_FLOAT32);
-    int32_t back = nn_compile_value(c, "three frames", NN_SEQUENCE, 2 * frames * 3 * width, MHA_FLOAT32);
+    int32_t room = nn_compile_value(c, "window", NN_SEQUENCE, frames * 3 * width, MHA_FLOAT32);
+    int32_t back = nn_compile_value(c, "window", NN_SEQUENCE, 2 * frames * 3 * width, MHA_FLOAT32);
     nn_step *s = nn_compile_step(c, &nn_op_convolve, x);
     s->write[0] = z, s->write[1] = room, s->write[2] = back;
     s->weight[0] = c->part[weight], s->weight[1] = c->part[weight + 1];

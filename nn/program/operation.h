@@ -8,6 +8,7 @@
 /* Sets of values: bit n is read[n] or write[n] of a step. */
 typedef struct nn_operation {
     const char *name;
+    const char *takes; /* what it reads of the call, where it reads no value; or NULL */
     mha_status (*run)(nn_run *r, const nn_step *s);
 
     /* The gradients by what the step reads, from those by what it writes; those of its weights are added to. NULL: no
@@ -25,6 +26,9 @@ typedef struct nn_operation {
     bool back_in_place; /* the gradient by read[0] may lie where that by write[0] lies, */
     bool back_in_write; /* or lies where write[back_write] lies */
     int back_write;
+
+    /* Multiplications and additions of its products. NULL: it has none, and one for each number that it writes. */
+    double (*operations)(const nn_run *r, const nn_step *s);
 } nn_operation;
 
 extern const nn_operation nn_op_embed, nn_op_positions, nn_op_cut, nn_op_place, nn_op_convolve, nn_op_norm, nn_op_add,

@@ -97,13 +97,9 @@ static bool same_sizes(const nn_memory *m, const nn_run *r, int64_t rows[2][NN_E
     return m->program == r->program && memcmp(rows, m->rows, sizeof m->rows) == 0;
 }
 
-mha_status nn_memory_lay(nn_memory *m, nn_run *r)
+/* Lays out all slots for m->rows; returns how many bytes that takes, or 0 without the memory to find out. */
+static size_t lay_slots(nn_memory *m, const nn_program *p)
 {
-    const nn_program *p = r->program;
-    int64_t rows[2][NN_EXTENTS];
-    if (same_sizes(m, r, rows)) return MHA_OK;
-    memcpy(m->rows, rows, sizeof rows);
-    m->program = NULL;
     used *all = malloc(((size_t)p->slots + 1) * sizeof *all);
     int32_t count = 0;
     size_t most = LINE;
@@ -114,16 +110,35 @@ mha_status nn_memory_lay(nn_memory *m, nn_run *r)
         if (m->offset[n] + bytes > most) most = m->offset[n] + bytes;
     }
     free(all);
-    if (ok && most > m->bytes) {
+    return ok ? most : 0;
+}
+
+mha_status nn_memory_lay(nn_memory *m, nn_run *r)
+{
+    int64_t rows[2][NN_EXTENTS];
+    if (same_sizes(m, r, rows)) return MHA_OK;
+    memcpy(m->rows, rows, sizeof rows);
+    m->program = NULL;
+    size_t bytes = lay_slots(m, r->program);
+    if (bytes > m->bytes) {
         free(m->base);
         m->bytes = 0;
-        m->base = most <= PTRDIFF_MAX ? aligned_alloc(LINE, most) : NULL;
-        ok = m->base != NULL;
-        if (ok) m->bytes = most;
+        m->base = bytes <= PTRDIFF_MAX ? aligned_alloc(LINE, bytes) : NULL;
+        if (m->base) m->bytes = bytes;
     }
-    if (!ok) return mha_context_fail(r->ctx, MHA_NO_MEMORY, "not enough memory for what lies between the layers");
-    m->program = p;
+    if (!bytes || m->bytes < bytes)
+        return mha_context_fail(r->ctx, MHA_NO_MEMORY, "not enough memory for what lies between the layers");
+    m->program = r->program;
     return MHA_OK;
+}
+
+int64_t nn_memory_bytes(const nn_run *r)
+{
+    nn_memory m = {0};
+    same_sizes(&m, r, m.rows);
+    size_t bytes = lay_slots(&m, r->program);
+    nn_memory_free(&m);
+    return bytes ? (int64_t)bytes : -1;
 }
 
 void nn_memory_free(nn_memory *m)

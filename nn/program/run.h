@@ -2,15 +2,10 @@
 #ifndef NN_PROGRAM_RUN_H
 #define NN_PROGRAM_RUN_H
 
+#include "io/failure.h"
 #include "model/model.h"
 #include "program/attention.h"
 #include "program/program.h"
-
-#define TRY(call)                    \
-    do {                             \
-        mha_status status_ = (call); \
-        if (status_) return status_; \
-    } while (0)
 
 /* One side of a call. */
 typedef struct nn_run_side {
@@ -71,6 +66,9 @@ nn_bias_size nn_run_bias_size(const nn_run *r, bool decoder);
 /* Lays out the slots for the sizes of this call, if they are not those of the call before. */
 mha_status nn_memory_lay(nn_memory *memory, nn_run *r);
 void nn_memory_free(nn_memory *memory);
+
+/* How many bytes that would be; -1 without the memory to find out. */
+int64_t nn_memory_bytes(const nn_run *r);
 
 /* Steps first to last - 1, in order; and all of them in reverse, from the gradient by the result. */
 mha_status nn_run_forward(nn_run *r, int32_t first, int32_t last);

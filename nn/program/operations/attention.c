@@ -132,8 +132,29 @@ static mha_status attention_back(nn_run *r, const nn_step *s)
                               a->tape);
 }
 
-const nn_operation nn_op_attention = {
-    .name = "attention", .run = attention_run, .back = attention_back, .keeps_reads = 7};
+/* Its projections, and scores and results of all pairs of a query and a key that may see it; a window's edge at the start
+ * and the end of a sequence is not counted. */
+static double attention_operations(const nn_run *r, const nn_step *s)
+{
+    const nn_attention_place place = nn_description_attention(r->program->d, s->options.attention);
+    const nn_blocks_config *c = &nn_run_stack(r, s)->blocks;
+    const nn_attention_config *a = nn_blocks_attention(c, place.block);
+    const nn_run_side *side = nn_run_side_of(r, s), *keys = place.cross ? &r->side[0] : side;
+    double D = (double)nn_blocks_head_width(c), O = (double)place.heads * D, M = (double)c->width;
+    double N = (double)nn_blocks_kv_heads(c, place.block) * D, Tk = (double)keys->T, seen = Tk;
+    double queries = (double)side->B * (s->options.first_query ? 1 : (double)side->T);
+    if (c->causal && !place.cross) seen = (Tk + 1) / 2;
+    if (!place.cross && a->window_left >= 0) seen = fmin(seen, (double)a->window_left + 1 + (c->causal ? 0 : seen));
+    double width = place.cross ? (double)r->program->d->encoder.blocks.width : M;
+    double projections = queries * M * O * (s->options.heads ? 1 : 2) + (double)keys->B * Tk * width * 2 * N;
+    return 2 * projections + 4 * queries * seen * O;
+}
+
+const nn_operation nn_op_attention = {.name = "attention",
+                                      .operations = attention_operations,
+                                      .run = attention_run,
+                                      .back = attention_back,
+                                      .keeps_reads = 7};
 
 /* Heads side by side, without those that the call switches off. */
 static mha_status gate_run(nn_run *r, const nn_step *s)

@@ -99,7 +99,16 @@ static mha_status convolve_back(nn_run *r, const nn_step *s)
     return MHA_OK;
 }
 
+static double convolve_operations(const nn_run *r, const nn_step *s)
+{
+    mha_tensor w = nn_run_weight(s, 0);
+    double rows = (double)nn_run_rows(r, NN_ROWS, s->decoder) * (s->read[0] < 0 ? 2 : 1);
+    return 2 * rows * (double)(w.size[0] * w.size[1]);
+}
+
 const nn_operation nn_op_convolve = {.name = "convolution",
+                                     .takes = "features",
+                                     .operations = convolve_operations,
                                      .run = convolve_run,
                                      .back = convolve_back,
                                      .keeps_reads = 1,

@@ -124,7 +124,8 @@ static mha_status embed_back(nn_run *r, const nn_step *s)
                                   ids_of(side, side->from.tokens), &tokens);
 }
 
-const nn_operation nn_op_embed = {.name = "embed", .run = embed_run, .back = embed_back, .keeps_writes = 2};
+const nn_operation nn_op_embed = {
+    .name = "embed", .takes = "tokens", .run = embed_run, .back = embed_back, .keeps_writes = 2};
 
 /* Positions behind a product: write[0] = read[0] + their rows */
 static mha_status positions_run(nn_run *r, const nn_step *s)

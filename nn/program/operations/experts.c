@@ -321,7 +321,15 @@ static mha_status experts_back(nn_run *r, const nn_step *s)
     return MHA_OK;
 }
 
+static double experts_operations(const nn_run *r, const nn_step *s)
+{
+    const nn_blocks_config *c = &nn_run_stack(r, s)->blocks;
+    double rows = (double)nn_run_rows(r, NN_ROWS, s->decoder) * (double)c->experts_used;
+    return 2 * rows * (double)(c->width * c->mlp) * (c->gated ? 3 : 2);
+}
+
 const nn_operation nn_op_experts = {.name = "experts",
+                                    .operations = experts_operations,
                                     .run = experts_run,
                                     .back = experts_back,
                                     .keeps_reads = 7,

@@ -41,7 +41,7 @@ static mha_status cut_run(nn_run *r, const nn_step *s)
     return MHA_OK;
 }
 
-const nn_operation nn_op_cut = {.name = "cut", .run = cut_run};
+const nn_operation nn_op_cut = {.name = "cut", .takes = "images", .run = cut_run};
 
 static const float *positions_of(const images *j)
 {

@@ -37,7 +37,14 @@ static mha_status product_back(nn_run *r, const nn_step *s)
     return nn_linear_backward(r->ctx, &g, rounded.rank ? rounded : dy, nn_run_value(r, s->read[0]), factor_of(r, s));
 }
 
+static double product_operations(const nn_run *r, const nn_step *s)
+{
+    const nn_value *x = &r->program->value[s->read[0]];
+    return 2 * (double)(nn_run_rows(r, x->extent, x->decoder) * x->columns) * (double)s->weight[0]->value.size[0];
+}
+
 const nn_operation nn_op_product = {.name = "product",
+                                    .operations = product_operations,
                                     .run = product_run,
                                     .back = product_back,
                                     .keeps_reads = 1,
