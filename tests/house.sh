@@ -30,7 +30,7 @@ may_see() {
         nn/io) echo include ;;
         nn/io/wasi | nn/io/hub) echo include nn/io ;;
         nn/ops) echo include ;;
-        nn/layer) echo include nn/io nn/model nn/program/stack nn/families ;;
+        nn/layer) echo include nn/io nn/program nn/families ;;
         nn/text) echo include nn/io ;;
         nn/text/files | nn/text/train) echo include nn/io nn/io/hub nn/text ;;
         nn/data) echo include nn/io nn/ops ;;
