@@ -77,7 +77,9 @@ static nn_safetensors *parse_tables(void)
         "\"lm_head.weight\": {\"dtype\": \"U8\", \"shape\": [9], \"data_offsets\": [20, 29]}}";
     char bytes[8 + sizeof header - 1 + 29] = {(char)(sizeof header - 1), (char)((sizeof header - 1) >> 8)}, error[240];
     memcpy(bytes + 8, header, sizeof header - 1);
-    return nn_safetensors_parse(bytes, sizeof bytes, "tables", error, sizeof error);
+    nn_safetensors *file = NULL;
+    nn_safetensors_parse(&file, bytes, sizeof bytes, "tables", error, sizeof error);
+    return file;
 }
 
 static void describe(nn_description *d, const char *type, const char *keys, const char *architecture)
