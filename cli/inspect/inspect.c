@@ -37,7 +37,7 @@ static const cli_option options[] = {
      "that read pictures, too (gemma3, mistral3, llava, qwen2_vl, ...), the text model is opened",
      CLI_TEXT(request, file), .required = true},
     {"--all", NULL, "list the tensors of every block; by default, blocks of the same shapes are listed once",
-     CLI_FLAG(request, all), .excludes = "--json --diagram", .why = "--all is for the tree and the steps"},
+     CLI_FLAG(request, all), .excludes = "--json --diagram", .why = "--all is for the tree"},
     {"--json", NULL, "print one JSON object", CLI_FLAG(request, json), .excludes = "--diagram"},
     {"--program", NULL, "list the steps that the model runs: what each reads, writes and computes, with its weights",
      CLI_FLAG(request, program), .excludes = "--diagram"},

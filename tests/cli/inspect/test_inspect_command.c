@@ -107,6 +107,35 @@ TEST(json_has_every_tensor)
            "output");
 }
 
+/* 16 patches of 49 pixels become rows of 12 numbers; attention projects 17 rows four times, and each row looks at all. */
+TEST(the_program_has_every_step)
+{
+    if (!prepare()) return;
+    long long patches = 2 * 16 * 49 * 12, attention = 2 * 4 * 17 * 12 * 12 + 4 * 17 * 17 * 12;
+    char step[400];
+    const said *it = command("", "inspect m --program --json");
+    expect(it->status == 0 && !*it->err, "exit %d: %s", it->status, it->err);
+    expect(count_of(it->out, "\"operation\": ") == count_of(it->out, "\"step\": "), "%s", it->out);
+    expect(count_of(it->out, "\"operation\": \"attention\"") == 2 && count_of(it->out, "\"product\"") == 2 + 2 * 2,
+           "%s", it->out);
+    snprintf(step, sizeof step,
+             "\"operation\": \"product\", \"stack\": \"encoder\", \"block\": null, \"reads\": \"patches\", "
+             "\"writes\": \"embedded\", \"weights\": \"patch_embed.proj.weight, patch_embed.proj.bias\", \"shape\": "
+             "\"patches x 12\", \"kept\": \"\", \"operations\": %lld,",
+             patches);
+    expect(strstr(it->out, step), "%s", it->out);
+    snprintf(step, sizeof step, "\"kept\": \"\", \"operations\": %lld,", attention);
+    expect(count_of(it->out, step) == 2, "attention: %s", it->out);
+    it = command("", "inspect m --program --json --training");
+    expect(it->status == 0 && count_of(it->out, "\"operation\": \"activation\"") == 2 &&
+               strstr(it->out, "\"kept\": \"slope0\""),
+           "%s", it->out);
+    it = command("LC_ALL=C", "inspect m --program");
+    expect(it->status == 0 && !*it->err && widest_line(it->out) <= 80 && strstr(it->out, "\nstep") == NULL,
+           "exit %d: %s", it->status, it->out);
+    expect(!strncmp(it->out, "step  operation", 15) && strstr(it->out, "multiplications and additions"), "%s", it->out);
+}
+
 TEST(diagrams_have_the_shapes_of_the_model)
 {
     static char text[1 << 18];
@@ -141,6 +170,9 @@ TEST(wrong_use_is_one_line)
         {"inspect m --json --diagram", "mha: inspect: --json and --diagram exclude each other\n"},
         {"inspect m --all --json", "mha: inspect: --all and --json exclude each other; --all is for the tree\n"},
         {"inspect m -o x.svg", "mha: inspect: -o needs --diagram\n"},
+        {"inspect m --tokens 5", "mha: inspect: --tokens needs --program\n"},
+        {"inspect m --training", "mha: inspect: --training needs --program\n"},
+        {"inspect m --program --diagram", "mha: inspect: --program and --diagram exclude each other\n"},
         {"inspect m --diagram -o x.png",
          "mha: inspect: x.png: a diagram is written as .svg or as .mmd, which is Mermaid text\n"},
         {"inspect m --diagram -o ''", "mha: inspect: -o needs a file name, not ''\n"},
