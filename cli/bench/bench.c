@@ -12,68 +12,55 @@
 
 enum { JOBS_MOST = 64, NOT_GIVEN = -1 };
 
+typedef enum bench_peer { PEER_BEST, PEER_OPENBLAS, PEER_LOOP, PEER_NONE } bench_peer;
+
 typedef struct request {
     const char *shape, *isa, *save; /* NULL for all, for the best one, for nowhere */
     const char *device;             /* NULL for the CPU */
     int type;                       /* mha_type, or NOT_GIVEN */
     int64_t threads;                /* 0 for all */
     int pass;                       /* BENCH_PASSES for all */
-    const bench_blas *blas;
+    bench_peer peer;
     double seconds;
     int64_t batch;          /* 0 for the model's own */
     const char *chart;      /* of scaling; NULL for none */
     int64_t length;         /* the largest T of scaling */
     int64_t prompt, tokens; /* of language models; 0 if not given */
     mha_type compute;
-    bool peer_chosen, json, list;
+    bool json, list;
 } request;
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-static bool parse_word(const cli_given *given, const char *const *names, int *index)
-{
-    const char *word = given->value, *near = cli_closest(word, names);
-    for (*index = 0; names[*index]; ++*index)
-        if (strcmp(word, names[*index]) == 0) return true;
-    if (near) cli_refuse("%s cannot be '%s'; did you mean '%s'?", given->name, word, near);
-    else cli_refuse("%s cannot be '%s'; see 'mha bench --help'", given->name, word);
-    return false;
-}
-
 static bool parse_shape(const cli_given *given, void *to)
 {
     request *r = to;
-    const char *names[JOBS_MOST] = {"all"};
-    int count = 1, index;
+    const char *names[JOBS_MOST] = {"all"}, *near;
+    int count = 1;
     for (const bench_shape *s = bench_shapes; s->name; s++) names[count++] = s->name;
     for (const bench_product *s = bench_products; s->name; s++) names[count++] = s->name;
     for (const bench_layer *s = bench_layers; s->name; s++) names[count++] = s->name;
     for (const bench_model *s = bench_models; s->name; s++) names[count++] = s->name;
     for (const bench_language *s = bench_languages; s->name; s++) names[count++] = s->name;
-    if (!parse_word(given, names, &index)) return false;
-    r->shape = index ? names[index] : NULL;
-    return true;
+    for (int n = 0; n < count; n++) {
+        r->shape = n ? names[n] : NULL;
+        if (strcmp(given->value, names[n]) == 0) return true;
+    }
+    near = cli_closest(given->value, names);
+    if (near) return cli_refuse("%s cannot be '%s'; did you mean '%s'?", given->name, given->value, near);
+    return cli_refuse("%s cannot be '%s'; see 'mha bench --help'", given->name, given->value);
 }
 
-static bool parse_pass(const cli_given *given, void *to)
-{
-    request *r = to;
-    const char *names[BENCH_PASSES + 2] = {NULL};
-    memcpy(names, bench_pass_names, BENCH_PASSES * sizeof *names);
-    names[BENCH_PASSES] = "all";
-    return parse_word(given, names, &r->pass);
-}
+static const cli_word peers[] = {{"openblas", PEER_OPENBLAS}, {"loop", PEER_LOOP}, {"none", PEER_NONE}, {NULL, 0}};
 
-static bool parse_peer(const cli_given *given, void *to)
+/* The peer that was asked for, or the best one. Prints an error and returns false if it is not there. */
+static bool choose_peer(const bench_blas **blas, const request *r)
 {
-    request *r = to;
-    static const char *const names[] = {"openblas", "loop", "none", NULL};
-    int index;
-    if (!parse_word(given, names, &index)) return false;
-    r->peer_chosen = true;
-    r->blas = index == 0 ? bench_openblas() : index == 1 ? bench_loops() : NULL;
-    if (index > 0 || r->blas) return true;
-    return cli_refuse("--peer openblas: libopenblas.so.0 is not installed; './dev setup bench' installs it");
+    *blas = r->peer == PEER_NONE ? NULL : r->peer == PEER_LOOP ? bench_loops() : bench_openblas();
+    if (r->peer == PEER_BEST && !*blas) *blas = bench_loops();
+    if (r->peer == PEER_BEST && device_is_gpu(r->device)) *blas = NULL;
+    return *blas || r->peer != PEER_OPENBLAS ||
+           cli_refuse("--peer openblas: libopenblas.so.0 is not installed; './dev setup bench' installs it");
 }
 
 static bool parse_save(const cli_given *given, void *to)
@@ -90,14 +77,14 @@ static const cli_word types[] = {{"f32", MHA_FLOAT32}, {"bf16", MHA_BFLOAT16}, {
 
 static const cli_option options[] = {
     {"--shape", "NAME", "one of the shapes below, or all", CLI_OWN(parse_shape), .otherwise = "all"},
-    {"--pass", "PASS",
-     "forward, backward, decode, gemm, layer, train, infer, all of these, or generate, prompt, scaling",
-     CLI_OWN(parse_pass), .preset = "all"},
+    {"--pass", "PASS", "what is measured; generate, prompt and scaling only by name:",
+     CLI_CHOICE(request, pass, bench_passes), .preset = "all"},
     {"--dtype", "TYPE", "f32, bf16 or f16", CLI_CHOICE(request, type, types), .otherwise = "f32; bf16 on a GPU"},
     {CLI_DEVICE(request, device)},
     {CLI_THREADS(request, threads)},
-    {"--isa", "NAME", "instruction set", CLI_TEXT(request, isa), .otherwise = "the best one available"},
-    {"--peer", "PEER", "openblas, loop or none", CLI_OWN(parse_peer),
+    {"--isa", "NAME", "instruction set", CLI_TEXT(request, isa), .otherwise = "the best one available",
+     .argument = "isa"},
+    {"--peer", "PEER", "what it is compared with: openblas, loop or none", CLI_CHOICE(request, peer, peers),
      .otherwise = "openblas if it is installed, otherwise loop"},
     {"--batch", "N", "batch size of models", CLI_NUMBER(request, batch, 1, 65536)},
     {"--prompt", "N", "of language models: tokens of the prompt", CLI_NUMBER(request, prompt, 1, 65536),
@@ -150,12 +137,12 @@ static bool check_language(const request *r)
 /* Options and passes that only the CPU has. */
 static bool check_device(const request *r)
 {
-    const char *given = r->isa ? "--isa" : r->threads ? "--threads" : r->peer_chosen ? "--peer" : NULL;
+    const char *given = r->isa ? "--isa" : r->threads ? "--threads" : r->peer ? "--peer" : NULL;
     if (!device_is_gpu(r->device)) return true;
     if (given) return cli_refuse("%s is for the CPU and does not go with --device %s", given, r->device);
     if (r->pass <= BENCH_DECODE || r->pass == BENCH_PASSES) return true;
     return cli_refuse("--device %s measures the passes forward, backward and decode; %s runs on the CPU", r->device,
-                      bench_pass_names[r->pass]);
+                      bench_passes[r->pass].name);
 }
 
 /* ---- The list of measurements ------------------------------------------------------------------------------------ */
@@ -215,7 +202,7 @@ static int plan_jobs(bench_job jobs[JOBS_MOST], const request *r)
     if (!gpu) n = plan_others(jobs, n, r);
     if (!n && gpu) cli_refuse("--device %s measures shapes of attention; '%s' runs on the CPU", r->device, r->shape);
     else if (!n && r->type == MHA_FLOAT16 && is_model(r)) cli_refuse("models are measured in f32 and bf16 only");
-    else if (!n) cli_refuse("%s has no pass '%s'; see 'mha bench --list'", r->shape, bench_pass_names[r->pass]);
+    else if (!n) cli_refuse("%s has no pass '%s'; see 'mha bench --list'", r->shape, bench_passes[r->pass].name);
     return n;
 }
 
@@ -226,7 +213,7 @@ static bool is_within_tolerance(const bench_job *job, mha_type type, const char 
 {
     if (!(error > bench_tolerance(type))) return true;
     return cli_refuse("%s %s differs from %s by %.2g of the largest value; at most %.2g is allowed",
-                      bench_pass_names[job->pass], job->name, judge, error, bench_tolerance(type));
+                      bench_passes[job->pass].name, job->name, judge, error, bench_tolerance(type));
 }
 
 /* Returns an exit code. */
@@ -266,7 +253,7 @@ static mha_context *make_context(const request *r, bench_gpu *gpu)
     how.stream = gpu ? bench_gpu_stream(gpu) : NULL;
     how.error = error;
     how.error_size = sizeof error;
-    if (mha_context_create(&ctx, &how)) cli_refuse("%s", error);
+    if (mha_context_create(&ctx, &how)) cli_refuse("%s", cli_in_options(error));
     return ctx;
 }
 
@@ -315,20 +302,18 @@ static int run_bench(void *asked)
         return CLI_USAGE;
     if (r->list && r->pass == BENCH_SCALING) return bench_list_sizes(r->length), CLI_OK;
     if (r->list) {
-        for (int i = 0; i < count; i++) printf("%s %s\n", bench_pass_names[jobs[i].pass], jobs[i].name);
+        for (int i = 0; i < count; i++) printf("%s %s\n", bench_passes[jobs[i].pass].name, jobs[i].name);
         return CLI_OK;
     }
     mha_type type = (mha_type)r->type;
     bench_setting set = {.type = type,
                          .compute = is_language(r) ? r->compute : type,
-                         .blas = r->blas,
                          .save = r->save,
                          .seconds = r->seconds,
                          .batch = r->batch,
                          .prompt = r->prompt ? r->prompt : 512,
                          .tokens = r->tokens ? r->tokens : 32};
-    if (!r->peer_chosen && !device_is_gpu(r->device)) set.blas = bench_openblas() ? bench_openblas() : bench_loops();
-    if (open_device(&set, r)) status = run_jobs(&set, r, jobs, count);
+    if (choose_peer(&set.blas, r) && open_device(&set, r)) status = run_jobs(&set, r, jobs, count);
     close_device(&set);
     return status;
 }

@@ -5,8 +5,10 @@
 
 #include <stdio.h>
 
-const char *const bench_pass_names[] = {"forward", "backward", "decode", "gemm",    "layer", "train",
-                                        "infer",   "generate", "prompt", "scaling", NULL};
+const cli_word bench_passes[] = {{"forward", BENCH_FORWARD}, {"backward", BENCH_BACKWARD}, {"decode", BENCH_DECODE},
+                                 {"gemm", BENCH_GEMM},       {"layer", BENCH_LAYER},       {"train", BENCH_TRAIN},
+                                 {"infer", BENCH_INFER},     {"generate", BENCH_GENERATE}, {"prompt", BENCH_PROMPT},
+                                 {"scaling", BENCH_SCALING}, {"all", BENCH_PASSES},        {NULL, 0}};
 
 static void help_language(void)
 {
@@ -59,7 +61,7 @@ static double read_limit(const bench_limits *limits, const bench_result *b)
 void bench_print_json(const bench_setting *set, const bench_limits *limits, const bench_job *job, const bench_result *b)
 {
     printf("{\"shape\": \"%s\", \"dtype\": \"%s\", \"pass\": \"%s\", \"device\": \"%s\", \"isa\": \"%s\"", job->name,
-           mha_type_name(set->type), bench_pass_names[job->pass], mha_context_device(set->ctx),
+           mha_type_name(set->type), bench_passes[job->pass].name, mha_context_device(set->ctx),
            mha_context_isa(set->ctx));
     if (set->gpu) print_number("sm_mhz", "%.0f", b->mhz);
     else printf(", \"threads\": %d", mha_context_threads(set->ctx));
@@ -127,7 +129,7 @@ static void print_cell(int width, const char *format, double x)
 
 static void print_language_row(const bench_job *job, const bench_result *b, double share)
 {
-    printf("%-12s%-9s%10.3f%9.1f%9.1f", job->name, bench_pass_names[job->pass], b->ms_median, b->tokens,
+    printf("%-12s%-9s%10.3f%9.1f%9.1f", job->name, bench_passes[job->pass].name, b->ms_median, b->tokens,
            b->tokens_best);
     printf("%7.1f %s", b->gbytes > 0 ? b->gbytes : b->gflops, b->gbytes > 0 ? "GB/s" : "GF/s");
     print_cell(9, "%.0f %%", 100 * share);
@@ -144,7 +146,7 @@ void bench_print_row(const bench_limits *limits, const bench_job *job, const ben
         return;
     }
     bool gpu = b->mhz != 0, tera = gpu && !reads;
-    printf(gpu ? "%-15s%-10s%10.4f" : "%-15s%-10s%10.3f", job->name, bench_pass_names[job->pass], b->ms_median);
+    printf(gpu ? "%-15s%-10s%10.4f" : "%-15s%-10s%10.3f", job->name, bench_passes[job->pass].name, b->ms_median);
     print_cell(9, "%.1f", b->images > 0 ? b->images : reads ? b->gbytes : tera ? b->gflops * 1e-3 : b->gflops);
     printf(" %s", b->images > 0 ? "img/s" : reads ? "GB/s " : tera ? "TF/s " : "GF/s ");
     print_cell(7, "%.0f %%", 100 * share);

@@ -3,6 +3,7 @@
 #define BENCH_PRINT_H
 
 #include "bench.h"
+#include "cli/common/options.h"
 
 typedef enum bench_pass {
     BENCH_FORWARD,
@@ -18,7 +19,7 @@ typedef enum bench_pass {
     BENCH_PASSES
 } bench_pass;
 
-extern const char *const bench_pass_names[]; /* ends with NULL */
+extern const cli_word bench_passes[]; /* each at its number, and "all" */
 
 /* One line of the table. */
 typedef struct bench_job {

@@ -41,8 +41,11 @@ const char *cli_name(void);
 /* Whether that is a tool, a program of its own. */
 bool cli_is_tool(void);
 
-/* The reason for the last failure of the context, in which an argument of the library is called by the option of the running
- * command that it comes from: the library says "options.heads", and the result "--heads N". Valid until the next call. */
+/* A message of the library in which an argument is called by the option of the running command that it comes from: the library
+ * says "options.heads", and the result "--heads N". Valid until the next call. */
+const char *cli_in_options(const char *message);
+
+/* The same for the reason of the context's last failure. */
 const char *cli_reason(const mha_context *ctx);
 
 /* Creates a context with the defaults, or with `threads` threads. Prints an error and returns NULL on failure, such as

@@ -91,13 +91,19 @@ const char *cli_list_words(char *out, size_t room, const cli_option *o)
 
 bool cli_choice(const cli_given *g, const cli_word *words, int *value)
 {
-    char list[160];
+    enum { WORDS = 40, MANY = 5 };
+    char list[400];
+    int count = 0;
+    const char *names[WORDS + 1] = {NULL};
     for (int i = 0; words[i].name; i++) {
         *value = words[i].value;
         if (strcmp(g->value, words[i].name) == 0) return true;
+        if (i < WORDS) names[count++] = words[i].name;
     }
     list_words(list, sizeof list, words, NULL, NULL);
-    return cli_refuse("%s must be %s, not '%s'", g->name, list, g->value);
+    const char *near = count < MANY ? NULL : cli_closest(g->value, names); /* few are seen at a glance */
+    return cli_refuse("%s must be %s, not '%s'%s%s%s", g->name, list, g->value, near ? "; did you mean '" : "",
+                      near ? near : "", near ? "'?" : "");
 }
 
 /* Decimal numbers only: no "nan", "inf" or hexadecimal ones. */
@@ -287,11 +293,10 @@ static size_t word_argument(char out[CLI_SPELLED], const char *at, const char *m
     return 0;
 }
 
-const char *cli_reason(const mha_context *ctx)
+const char *cli_in_options(const char *message)
 {
     static char out[1200];
     char option[CLI_SPELLED];
-    const char *message = mha_context_error(ctx);
     size_t n = 0;
     for (const char *at = message; *at && n + 1 < sizeof out;) {
         size_t length = word_argument(option, at, message);
@@ -302,6 +307,8 @@ const char *cli_reason(const mha_context *ctx)
     out[n < sizeof out ? n : sizeof out - 1] = 0;
     return out;
 }
+
+const char *cli_reason(const mha_context *ctx) { return cli_in_options(mha_context_error(ctx)); }
 
 /* ---- Rules over several options ----------------------------------------------------------------------------------- */
 

@@ -15,9 +15,10 @@ TEST(wrong_use_is_one_line_that_helps)
     } wrong[] = {
         {"--shape bert_bas", "mha: bench: --shape cannot be 'bert_bas'; did you mean 'bert_base'?\n"},
         {"--shape zzzzzzzzzz", "mha: bench: --shape cannot be 'zzzzzzzzzz'; see 'mha bench --help'\n"},
-        {"--pass forwad", "mha: bench: --pass cannot be 'forwad'; did you mean 'forward'?\n"},
+        {"--pass forwad", "mha: bench: --pass must be forward, backward, decode, gemm, layer, train, infer, generate, "
+                          "prompt, scaling or all, not 'forwad'; did you mean 'forward'?\n"},
         {"--dtype bf61", "mha: bench: --dtype must be f32, bf16 or f16, not 'bf61'\n"},
-        {"--peer opnblas", "mha: bench: --peer cannot be 'opnblas'; did you mean 'openblas'?\n"},
+        {"--peer opnblas", "mha: bench: --peer must be openblas, loop or none, not 'opnblas'\n"},
         {"--threads 0", "mha: bench: --threads must be a number from 1 to 4096, not '0'\n"},
         {"--threads two", "mha: bench: --threads must be a number from 1 to 4096, not 'two'\n"},
         {"--seconds 1s", "mha: bench: --seconds must be a number from 0 to 3600, not '1s'\n"},
@@ -28,7 +29,7 @@ TEST(wrong_use_is_one_line_that_helps)
         {"--pass train --dtype f16", "mha: bench: models are measured in f32 and bf16 only\n"},
         {"--shape vit_digits --dtype f16", "mha: bench: models are measured in f32 and bf16 only\n"},
         {"--shape vit_digits --pass gemm", "mha: bench: vit_digits has no pass 'gemm'; see 'mha bench --list'\n"},
-        {"--isa abacus", "mha: bench: isa: there is no instruction set called 'abacus'\n"},
+        {"--isa abacus", "mha: bench: --isa: there is no instruction set called 'abacus'\n"},
         {"--save /no/such", "mha: bench: --save: cannot open the folder '/no/such': No such file or directory\n"},
         {"--save /dev/null", "mha: bench: --save: cannot open the folder '/dev/null': Not a directory\n"},
         {"--save", "mha: bench: --save needs a value; see 'mha bench --help'\n"},
@@ -46,7 +47,8 @@ TEST(wrong_use_is_one_line_that_helps)
         {"--pass prompt --compute f16", "mha: bench: --compute must be f32 or bf16, not 'f16'\n"},
         {"--pass prompt --batch 2", "mha: bench: language models are measured one text at a time, without --batch\n"},
         {"--shape gpt2_124m --pass infer", "mha: bench: gpt2_124m has no pass 'infer'; see 'mha bench --list'\n"},
-        {"--pass scalin", "mha: bench: --pass cannot be 'scalin'; did you mean 'scaling'?\n"},
+        {"--pass scalin", "mha: bench: --pass must be forward, backward, decode, gemm, layer, train, infer, generate, "
+                          "prompt, scaling or all, not 'scalin'; did you mean 'scaling'?\n"},
         {"--shape small_512 --pass decode", "mha: bench: small_512 has no pass 'decode'; see 'mha bench --list'\n"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
