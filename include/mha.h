@@ -47,10 +47,11 @@
  * what you need. A library that knows more options than the calling program uses defaults for the rest. Zeroed options
  * are refused.
  *
- * The library never prints, exits or aborts and has no mutable global state. On error nothing has been written except
- * the context's error text. A result has the same bits for any number of threads, and the result of a sequence depends
- * neither on the rest of its batch nor on padding. Results differ by rounding between instruction sets, between
- * devices, and between a few queries and the same queries in a longer sequence. */
+ * A function that makes an object leaves NULL in its place on error; every free function takes NULL. The library never
+ * prints, exits or aborts and has no mutable global state. On error nothing has been written except the context's
+ * error text. A result has the same bits for any number of threads, and the result of a sequence depends neither on
+ * the rest of its batch nor on padding. Results differ by rounding between instruction sets, between devices, and
+ * between a few queries and the same queries in a longer sequence. */
 #ifndef MHA_H
 #define MHA_H
 
@@ -122,6 +123,7 @@ typedef struct mha_parallel {
     void *user; /* first argument of `run` */
 } mha_parallel;
 
+/* Most programs change `threads`, `isa` and `device`, or nothing. */
 typedef struct mha_context_options {
     size_t size;     /* of this struct */
     int threads;     /* tasks of a parallel loop, cut to 1024; 0: the usable processors, or 1 with parallel.run */
@@ -143,16 +145,16 @@ typedef struct mha_context_options {
 MHA_API void mha_context_defaults(mha_context_options *options, size_t size);
 
 /* Makes a context; `options` NULL means MHA_CONTEXT_DEFAULTS. An instruction set or device that the machine lacks is
- * an error. On error *ctx is NULL.
+ * an error.
  *
  * Usable processors are those of the process's affinity and, on Linux, of its control group's limits. A context starts
- * up to threads - 1 threads with its first parallel loop; they sleep about 50 microseconds after a loop. If the system
- * gives fewer threads, calls take longer. A child of fork starts new ones. The threads block all signals except
- * SIGPROF and those that code raises itself, such as SIGSEGV.
+ * up to threads - 1 threads with its first parallel loop; after a loop they wait about 50 microseconds for the next
+ * one, then sleep. If the system gives fewer threads, calls take longer, with the same results. A child of fork starts
+ * new ones. The threads block all signals except SIGPROF and those that code raises itself, such as SIGSEGV.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_NO_ISA, MHA_NO_DEVICE, MHA_DEVICE_ERROR or MHA_NO_MEMORY. */
 MHA_API mha_status mha_context_create(mha_context **ctx, const mha_context_options *options);
 
-/* Ends the threads of a context and releases its memory; not from inside a parallel loop. NULL is legal. */
+/* Ends the threads of a context and releases its memory; not from inside a parallel loop. */
 MHA_API void mha_context_free(mha_context *ctx);
 
 /* One line about the last call with this context: "" after MHA_OK, otherwise the argument and the rule that it broke.
@@ -214,8 +216,8 @@ MHA_API mha_status mha_device_describe(const char *device, char *text, size_t si
  *
  * It is undefined at first, aligned to 256 bytes on cuda, and from the context's allocator on the CPU. 0 bytes are
  * legal. It may be used and released with any context of the same device and allocator, and outlive the first.
- * Releasing waits for the device; NULL is legal. On error *memory is NULL. Returns MHA_OK, MHA_BAD_ARGUMENT (a NULL
- * pointer) or MHA_NO_MEMORY. */
+ * Releasing waits for the device; NULL is legal. Returns MHA_OK, MHA_BAD_ARGUMENT (a NULL pointer) or
+ * MHA_NO_MEMORY. */
 MHA_API mha_status mha_device_allocate(mha_context *ctx, void **memory, size_t bytes);
 MHA_API void mha_device_release(mha_context *ctx, void *memory);
 
@@ -486,7 +488,7 @@ MHA_API mha_status mha_attention_explain_backward(mha_context *ctx, mha_attentio
  *
  *     mass         p of the key at the row's position, the key before it, the key after it, the first key; then the
  *                  sum of p over each of the S sets of mha_stats_options
- *     heatmap      the sum of p over rows i with floor(i R / Tq) = r and keys j with floor(j C / Tk) = c, without padding
+ *     heatmap      the sum of p over rows i with floor(i R / Tq) = r, keys j with floor(j C / Tk) = c, without padding
  *     divergence   Jensen-Shannon: sum_j (p_a log(p_a/m) + p_b log(p_b/m)) / 2 with m = (p_a + p_b) / 2, in nats,
  *                  0 to log 2, mean over the rows in which either head sees a key */
 typedef struct mha_stats {
@@ -693,7 +695,7 @@ MHA_API mha_status mha_layer_parameter_count(mha_context *ctx, int64_t *count, c
 
 /* Makes a layer over a block of parameters that the caller keeps while the layer lives. `parameters` NULL: a block of
  * its own, zero except for gains and gates, which are 1. One call at a time may use a layer, with any context of its
- * device. On error *layer is NULL.
+ * device.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_TOO_LARGE or MHA_NO_MEMORY. */
 MHA_API mha_status mha_layer_create(mha_context *ctx, mha_layer **layer, const mha_layer_options *options,
                                     float *parameters);
@@ -744,7 +746,7 @@ MHA_API void mha_layer_weights_defaults(mha_layer_weights *weights, size_t size)
 MHA_API mha_status mha_layer_create_over(mha_context *ctx, mha_layer **layer, const mha_layer_options *options,
                                          const mha_layer_weights *weights);
 
-/* Releases a layer, and its parameters if they are its own. NULL is legal. */
+/* Releases a layer, and its parameters if they are its own. */
 MHA_API void mha_layer_free(mha_layer *layer);
 
 /* The options of a layer, with sizes that were 0 filled in. */
@@ -812,7 +814,7 @@ typedef struct mha_layer_inputs {
  * that it was made on; contexts of another device refuse it. */
 typedef struct mha_tape mha_tape;
 MHA_API mha_status mha_tape_create(mha_context *ctx, mha_tape **tape);
-MHA_API void mha_tape_free(mha_tape *tape); /* NULL is legal */
+MHA_API void mha_tape_free(mha_tape *tape);
 
 /* out (B,Tq,N), any float type, from `inputs`, by the formula of this section.
  *
@@ -882,11 +884,10 @@ MHA_API mha_status mha_layer_prune(mha_context *ctx, mha_layer **smaller, const 
 typedef struct mha_cache mha_cache;
 
 /* A cache for `rows` sequences of up to `capacity` positions, of any float type (the layer's compute type is fastest).
- * On error *cache is NULL. Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_TOO_LARGE or
- * MHA_NO_MEMORY. */
+ * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE, MHA_BAD_TYPE, MHA_TOO_LARGE or MHA_NO_MEMORY. */
 MHA_API mha_status mha_cache_create(mha_context *ctx, mha_cache **cache, const mha_layer *layer, int64_t rows,
                                     int64_t capacity, mha_type type);
-MHA_API void mha_cache_free(mha_cache *cache); /* NULL is legal */
+MHA_API void mha_cache_free(mha_cache *cache);
 
 MHA_API int64_t mha_cache_rows(const mha_cache *cache);
 MHA_API int64_t mha_cache_capacity(const mha_cache *cache);

@@ -47,10 +47,11 @@
  * Vision Transformers under timm's names, as a safetensors file or a folder with timm's config.json; models that `mha
  * train vit` saves; checkpoints of llama2.c. Any other file is refused with one line that says why.
  *
- * The rules of mha.h hold. One call at a time may use a model, with any context of the device that it was opened for.
- * Numbers in files and recipes have a decimal point in every locale. Letters as in mha.h; T is the number of tokens of
- * a sequence, L the number of blocks of a model. Info structs are filled from their `size` on, which the caller
- * sets. */
+ * The rules of mha.h hold. `options` may be NULL, for the defaults. A function that makes an object leaves NULL in its
+ * place on error; every free function takes NULL. One call at a time may use a model, with any context of the device
+ * that it was opened for. Numbers in files and recipes have a decimal point in every locale. Letters as in mha.h; T is
+ * the number of tokens of a sequence, L the number of blocks of a model. Info structs are filled from their `size` on,
+ * which the caller sets. */
 #ifndef MHA_MODEL_H
 #define MHA_MODEL_H
 
@@ -79,13 +80,12 @@ MHA_API void mha_model_defaults(mha_model_options *options, size_t size);
 
 /* Opens a checkpoint. `path` is a file, a folder, or the name of a model on the Hugging Face hub, such as
  * "openai-community/gpt2", in the cache of huggingface_hub (HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub
- * or ~/.cache/huggingface/hub), whose snapshot is that of refs/main. Nothing is downloaded. `options` NULL means
- * MHA_MODEL_DEFAULTS. On error *model is NULL.
+ * or ~/.cache/huggingface/hub), whose snapshot is that of refs/main. Nothing is downloaded.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE (it cannot be read, is damaged or is no known model) or
  * MHA_NO_MEMORY. */
 MHA_API mha_status mha_model_open(mha_context *ctx, mha_model **model, const char *path,
                                   const mha_model_options *options);
-MHA_API void mha_model_free(mha_model *model); /* NULL is legal */
+MHA_API void mha_model_free(mha_model *model);
 
 /* The model_type of family n, from 0, of those that can be opened; NULL beyond the last. */
 MHA_API const char *mha_model_family(int64_t n);
@@ -206,7 +206,6 @@ MHA_API mha_status mha_model_run(mha_context *ctx, mha_model *model, const mha_m
  * Without such a file, for a model of grey images, as mha_model_fit does.
  *
  *   image (channels,rows,columns), for mha_model_run      seen (rows,columns,3): pixels before rescaling, or NULL
- *
  * Returns MHA_OK, MHA_BAD_ARGUMENT (also if no file says how, or in an unsupported way), MHA_BAD_FILE (also without
  * ink) or MHA_NO_MEMORY. */
 MHA_API mha_status mha_model_picture(mha_context *ctx, const mha_model *model, float *image, unsigned char *seen,
@@ -245,7 +244,7 @@ typedef struct mha_fit {
  *   out (model rows,model columns), bytes: divide by 255.0f for mha_model_run      fit: what was found, or NULL
  *   pixels (rows,columns,channels), bytes, 0 is black: 1 channel is grey, 3 are red, green and blue, 4 with alpha
  *
- * A picture without ink gives a black image and fit->blank. `options` NULL means MHA_FIT_DEFAULTS.
+ * A picture without ink gives a black image and fit->blank.
  * Returns MHA_OK, MHA_BAD_ARGUMENT (also for a model of other images), MHA_BAD_SHAPE (also for another size with
  * MHA_WHEN_NO), MHA_TOO_LARGE or MHA_NO_MEMORY. */
 MHA_API mha_status mha_model_fit(mha_context *ctx, const mha_model *model, unsigned char *out, mha_fit *fit,
@@ -300,8 +299,7 @@ MHA_API void mha_save_defaults(mha_save_options *options, size_t size);
  * parameters are one block becomes one file; a file at `path` is replaced atomically. A model of a family of
  * transformers becomes the folder `path`, as save_pretrained writes it: config.json, model.safetensors, or shards and
  * model.safetensors.index.json, and generation_config.json if it was opened with one. The folder is made, or has no
- * model yet; on error nothing is left in it. Notes with keys that describe the model are refused. `options` NULL means
- * MHA_SAVE_DEFAULTS.
+ * model yet; on error nothing is left in it. Notes with keys that describe the model are refused.
  * Returns MHA_OK, MHA_BAD_ARGUMENT (also for a parameter of a block that is not finite, and for models of timm and
  * llama2.c, text models of larger checkpoints, and models with heads that are off), MHA_BAD_FILE or MHA_NO_MEMORY. */
 MHA_API mha_status mha_model_save(mha_context *ctx, const mha_model *model, const char *path,
@@ -359,10 +357,10 @@ MHA_API void mha_data_defaults(mha_data_options *options, size_t size);
 
 /* Opens a folder with four files in MNIST's format, plain or gzipped; or draws digits: "synthetic:N" is N for training
  * and N/6 for testing, "synthetic" is synthetic:6000. Synthetic digits are the same on every machine and much easier
- * than MNIST: report an accuracy on them as such. `options` NULL means MHA_DATA_DEFAULTS. On error *data is NULL.
+ * than MNIST: report an accuracy on them as such.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE or MHA_NO_MEMORY. */
 MHA_API mha_status mha_data_open(mha_context *ctx, mha_data **data, const char *place, const mha_data_options *options);
-MHA_API void mha_data_free(mha_data *data); /* NULL is legal */
+MHA_API void mha_data_free(mha_data *data);
 
 typedef struct mha_data_info {
     size_t size;           /* of this struct, set by the caller */
@@ -421,13 +419,12 @@ typedef struct mha_survey_options {
 
 MHA_API void mha_survey_defaults(mha_survey_options *options, size_t size);
 
-/* Surveys the heads of a model over a part of the data. The model may be changed or freed afterwards. `options` NULL
- * means MHA_SURVEY_DEFAULTS. On error *survey is NULL.
+/* Surveys the heads of a model over a part of the data. The model may be changed or freed afterwards.
  * Returns MHA_OK, MHA_BAD_ARGUMENT (also for weights or logits that are not finite, and for activation "linear", which
  * has no gradient), MHA_BAD_SHAPE as mha_data_check, MHA_NO_MEMORY or MHA_NO_DEVICE. */
 MHA_API mha_status mha_survey_make(mha_context *ctx, mha_survey **survey, mha_model *model, const mha_data *data,
                                    mha_data_part part, const mha_survey_options *options);
-MHA_API void mha_survey_free(mha_survey *survey); /* NULL is legal */
+MHA_API void mha_survey_free(mha_survey *survey);
 
 typedef struct mha_survey_info {
     size_t size;               /* of this struct, set by the caller */
@@ -549,12 +546,11 @@ typedef struct mha_roles_options {
 MHA_API void mha_roles_defaults(mha_roles_options *options, size_t size);
 
 /* Measures all roles of all heads of a model over a part of the data. The model may be changed or freed afterwards.
- * `options` NULL means MHA_ROLES_DEFAULTS. On error *roles is NULL.
  * Returns MHA_OK, MHA_BAD_ARGUMENT (also for weights or logits that are not finite), MHA_BAD_SHAPE as mha_data_check,
  * MHA_NO_MEMORY or MHA_NO_DEVICE. */
 MHA_API mha_status mha_roles_make(mha_context *ctx, mha_roles **roles, mha_model *model, const mha_data *data,
                                   mha_data_part part, const mha_roles_options *options);
-MHA_API void mha_roles_free(mha_roles *roles); /* NULL is legal */
+MHA_API void mha_roles_free(mha_roles *roles);
 
 typedef struct mha_roles_info {
     size_t size;      /* of this struct, set by the caller */
@@ -659,8 +655,7 @@ typedef struct mha_layer_file_options {
 
 MHA_API void mha_layer_file_defaults(mha_layer_file_options *options, size_t size);
 
-/* Opens a layer of a safetensors file, or of a model's folder, and converts its parameters to float32. `options` NULL
- * means MHA_LAYER_FILE_DEFAULTS. On error *file is NULL.
+/* Opens a layer of a safetensors file, or of a model's folder, and converts its parameters to float32.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE (it cannot be read, is damaged, has no such layer or contradicts the
  * options) or MHA_NO_MEMORY. */
 MHA_API mha_status mha_layer_file_open(mha_context *ctx, mha_layer_file **file, const char *path,
@@ -727,11 +722,11 @@ typedef struct mha_recipe mha_recipe;
 MHA_API const char *mha_preset_name(int64_t n);
 MHA_API const char *mha_preset_about(int64_t n);
 
-/* Makes a recipe with the values of a preset; NULL means the default. On error *recipe is NULL.
+/* Makes a recipe with the values of a preset; NULL means the default.
  * Returns MHA_OK, MHA_BAD_ARGUMENT (also for an unknown preset) or MHA_NO_MEMORY. */
 MHA_API mha_status mha_recipe_create(mha_context *ctx, mha_recipe **recipe, const char *preset);
 MHA_API mha_status mha_recipe_copy(mha_context *ctx, mha_recipe **copy, const mha_recipe *recipe);
-MHA_API void mha_recipe_free(mha_recipe *recipe); /* NULL is legal */
+MHA_API void mha_recipe_free(mha_recipe *recipe);
 
 /* The preset that a recipe was made from. */
 MHA_API const char *mha_recipe_preset(const mha_recipe *recipe);
@@ -766,12 +761,12 @@ MHA_API mha_status mha_recipe_set(mha_context *ctx, mha_recipe *recipe, const ch
 typedef struct mha_training mha_training;
 
 /* Initializes a model for these data from a recipe, which is copied. Context and data must outlive the training, and
- * all its calls must use this context. On error *training is NULL.
+ * all its calls must use this context.
  * Returns MHA_OK, MHA_BAD_ARGUMENT (also for more held-out examples than there are), MHA_NO_DEVICE (not the CPU) or
  * MHA_NO_MEMORY. */
 MHA_API mha_status mha_training_create(mha_context *ctx, mha_training **training, const mha_recipe *recipe,
                                        const mha_data *data);
-MHA_API void mha_training_free(mha_training *training); /* NULL is legal */
+MHA_API void mha_training_free(mha_training *training);
 
 /* The recipe, with the values that depend on the data filled in. Valid as long as the training. */
 MHA_API const mha_recipe *mha_training_recipe(const mha_training *training);
@@ -845,7 +840,7 @@ typedef struct mha_epoch_info {
 MHA_API mha_status mha_training_epoch(mha_context *ctx, const mha_training *training, int64_t n, mha_epoch_info *info);
 
 /* A model of its own with the weights of mha_training_evaluate, as if opened from the finished file with
- * MHA_MODEL_DEFAULTS. On error *model is NULL. Returns MHA_OK, MHA_BAD_ARGUMENT or MHA_NO_MEMORY. */
+ * MHA_MODEL_DEFAULTS. Returns MHA_OK, MHA_BAD_ARGUMENT or MHA_NO_MEMORY. */
 MHA_API mha_status mha_training_model(mha_context *ctx, mha_model **model, const mha_training *training);
 
 /* ---- 10 · Checkpoints ------------------------------------------------------------------------------------------- */
@@ -868,10 +863,10 @@ MHA_API mha_status mha_training_model(mha_context *ctx, mha_model **model, const
 typedef struct mha_checkpoint mha_checkpoint;
 
 /* Locks the file against other processes and other claims of this one, until it is freed, by a file .mha-lock-NAME in
- * its folder. The file itself is neither read nor written. On error *file is NULL.
+ * its folder. The file itself is neither read nor written.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE (also if it is locked, or cannot be written) or MHA_NO_MEMORY. */
 MHA_API mha_status mha_checkpoint_claim(mha_context *ctx, mha_checkpoint **file, const char *path);
-MHA_API void mha_checkpoint_free(mha_checkpoint *file); /* NULL is legal */
+MHA_API void mha_checkpoint_free(mha_checkpoint *file);
 
 /* Notes are saved in checkpoints, not in the finished model. At most 8; a key is up to 31 lower-case letters and
  * underscores, except "version", "step", "recipe", "preset" and "set". `value` NULL removes a note; one that is not
@@ -945,8 +940,7 @@ MHA_API void mha_prune_defaults(mha_prune_options *options, size_t size);
 
 /* Makes a smaller model in several rounds. Each measures the importance of all remaining heads, removes the least
  * important ones, as mha_model_prune does, and fine-tunes the rest. `watch` and `step` run on the caller's thread and
- * must not use this context or free the model or the data. `options` NULL means MHA_PRUNE_DEFAULTS. On error *smaller
- * is NULL.
+ * must not use this context or free the model or the data.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_SHAPE as mha_data_check, MHA_NO_DEVICE or MHA_NO_MEMORY. */
 MHA_API mha_status mha_model_prune_and_tune(mha_context *ctx, mha_model **smaller, const mha_model *model,
                                             const mha_data *data, const mha_prune_options *options);
@@ -977,8 +971,7 @@ MHA_API void mha_ablate_defaults(mha_ablate_options *options, size_t size);
  *   labels (classes): examples of each label, or NULL
  *
  * The scores are those of mha_model_evaluate after mha_model_switch_off, up to rounding. A case costs the part of a
- * pass from the first block with a head that is off; equal cases are computed once. `options` NULL means
- * MHA_ABLATE_DEFAULTS.
+ * pass from the first block with a head that is off; equal cases are computed once.
  * Returns MHA_OK, MHA_BAD_ARGUMENT (also for logits that are not finite), MHA_BAD_SHAPE as mha_data_check,
  * MHA_NO_MEMORY or MHA_NO_DEVICE. */
 MHA_API mha_status mha_model_ablate(mha_context *ctx, mha_model *model, mha_score *scores, int64_t *correct,

@@ -93,12 +93,11 @@ MHA_API void mha_tokenizer_defaults(mha_tokenizer_options *options, size_t size)
  *                                 Face hub, in its cache, as in mha_model_open
  *
  * Special tokens, and those that are added at the ends, come from the file, tokenizer_config.json and
- * special_tokens_map.json. A file with unsupported parts is refused with a line that names them. `options` NULL means
- * MHA_TOKENIZER_DEFAULTS. On error *tokenizer is NULL.
+ * special_tokens_map.json. A file with unsupported parts is refused with a line that names them.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_BAD_FILE or MHA_NO_MEMORY. */
 MHA_API mha_status mha_tokenizer_open(mha_context *ctx, mha_tokenizer **tokenizer, const char *path,
                                       const mha_tokenizer_options *options);
-MHA_API void mha_tokenizer_free(mha_tokenizer *tokenizer); /* NULL is legal */
+MHA_API void mha_tokenizer_free(mha_tokenizer *tokenizer);
 
 /* Versions of Unicode, at most 32 bytes each: `tables` of utf8proc, for normalization, case, accents and the character
  * classes of normalizers and pre-tokenizers; `expressions` of PCRE2, for the classes of regular expressions. "" for a
@@ -139,7 +138,7 @@ MHA_API void mha_encode_defaults(mha_encode_options *options, size_t size);
 
 /* The tokens of a text of `length` bytes of UTF-8: ids (capacity). `count` receives their number, even if it is larger
  * than the capacity, with which nothing is written to `ids`. A capacity of 0, with which `ids` may be NULL, asks for
- * the number. `options` NULL means MHA_ENCODE_DEFAULTS.
+ * the number.
  * Returns MHA_OK, MHA_BAD_ARGUMENT (also for text that is not UTF-8, with the byte in the line, or that has no token
  * while there is no unknown token), MHA_FULL (the capacity is neither 0 nor enough), MHA_TOO_LARGE (more than 1 GiB)
  * or MHA_NO_MEMORY. */
@@ -161,11 +160,11 @@ typedef struct mha_token {
     size_t piece_length; /* bytes of the piece */
 } mha_token;
 
-/* Encodes a text, or a pair if `pair` is not NULL. On error *encoding is NULL. Returns as mha_tokenizer_encode. */
+/* Encodes a text, or a pair if `pair` is not NULL. Returns as mha_tokenizer_encode. */
 MHA_API mha_status mha_encoding_make(mha_context *ctx, mha_encoding **encoding, const mha_tokenizer *tokenizer,
                                      const char *text, size_t length, const char *pair, size_t pair_length,
                                      const mha_encode_options *options);
-MHA_API void mha_encoding_free(mha_encoding *encoding); /* NULL is legal */
+MHA_API void mha_encoding_free(mha_encoding *encoding);
 
 /* How many tokens there are, and token n, valid as long as the encoding: all zero if there is none. */
 MHA_API int64_t mha_encoding_count(const mha_encoding *encoding);
@@ -200,7 +199,7 @@ MHA_API mha_status mha_tokenizer_word(mha_context *ctx, const mha_tokenizer *tok
 typedef struct mha_text_stream mha_text_stream;
 MHA_API mha_status mha_text_stream_create(mha_context *ctx, mha_text_stream **stream, const mha_tokenizer *tokenizer,
                                           bool special);
-MHA_API void mha_text_stream_free(mha_text_stream *stream); /* NULL is legal */
+MHA_API void mha_text_stream_free(mha_text_stream *stream);
 MHA_API mha_status mha_text_stream_push(mha_context *ctx, mha_text_stream *stream, int32_t id, const char **text,
                                         size_t *length);
 MHA_API mha_status mha_text_stream_end(mha_context *ctx, mha_text_stream *stream, const char **text, size_t *length);
@@ -221,7 +220,7 @@ MHA_API void mha_tokenizer_train_defaults(mha_tokenizer_train_options *options, 
 /* Learns a byte-level BPE tokenizer from a text and saves it as a tokenizer.json, which is replaced atomically. Lines
  * are split into words as in GPT-2. The merges are those of `tokenizers`: the most frequent pair inside words, of
  * equals that of the smaller ids. `made`, or NULL, receives the number of tokens, which is smaller than asked for if
- * there are no more pairs. `options` NULL means MHA_TOKENIZER_TRAIN_DEFAULTS.
+ * there are no more pairs.
  * Returns MHA_OK, MHA_BAD_ARGUMENT (also for a text that is not UTF-8), MHA_TOO_LARGE, MHA_BAD_FILE or
  * MHA_NO_MEMORY. */
 MHA_API mha_status mha_tokenizer_train(mha_context *ctx, const char *path, const char *text, size_t length,
@@ -341,13 +340,12 @@ typedef struct mha_generation_inputs {
 typedef struct mha_generation mha_generation;
 
 /* Checks everything, allocates the caches, and runs the encoder, where there is one. Several generations may share a
- * model, one step at a time; it must outlive them unchanged. `options` NULL means MHA_GENERATION_DEFAULTS. On error *g
- * is NULL.
+ * model, one step at a time; it must outlive them unchanged.
  * Returns MHA_OK, MHA_BAD_ARGUMENT (also for a model that cannot generate, a prompt longer than its positions, or a
  * generation_config.json with unsupported settings), MHA_BAD_SHAPE, MHA_BAD_TYPE or MHA_NO_MEMORY. */
 MHA_API mha_status mha_generation_create(mha_context *ctx, mha_generation **g, mha_model *model,
                                          const mha_generation_inputs *inputs, const mha_generation_options *options);
-MHA_API void mha_generation_free(mha_generation *g); /* NULL is legal */
+MHA_API void mha_generation_free(mha_generation *g);
 
 /* Adds one token to each sequence that has not ended; the first step also runs the prompts. `run` steps until all have
  * ended. After an error, such as logits that are not finite, sequences keep their tokens, and further steps fail.
@@ -381,8 +379,7 @@ typedef struct mha_candidate {
  *
  * It is that after all rules, temperature, top_k, top_p and min_p. `before` has one sequence, the tokens before the
  * row; with an encoder, these are its decoder_tokens, and its tokens are what the encoder read. NULL: no rules that
- * need them, as for a masked token. With MHA_GENERATE_GREEDY there is one candidate. `options` NULL means
- * MHA_GENERATION_DEFAULTS.
+ * need them, as for a masked token. With MHA_GENERATE_GREEDY there is one candidate.
  * Returns MHA_OK, MHA_BAD_ARGUMENT (also for logits that are not finite, beam search, and a model without logits for
  * tokens) or MHA_NO_MEMORY. */
 MHA_API mha_status mha_generation_candidates(mha_context *ctx, const mha_model *model, mha_candidate *best,
@@ -437,13 +434,12 @@ MHA_API void mha_text_defaults(mha_text_options *options, size_t size);
 
 typedef struct mha_text_survey mha_text_survey;
 
-/* Surveys the heads of a model over a text. The model may be changed or freed afterwards. `options` NULL means
- * MHA_TEXT_DEFAULTS. On error *survey is NULL.
+/* Surveys the heads of a model over a text. The model may be changed or freed afterwards.
  * Returns MHA_OK, MHA_BAD_ARGUMENT (also if the model does not read tokens, no sequence has two tokens, or weights are
  * not finite), MHA_NO_MEMORY or MHA_NO_DEVICE. */
 MHA_API mha_status mha_text_survey_make(mha_context *ctx, mha_text_survey **survey, mha_model *model,
                                         const mha_text *text, const mha_text_options *options);
-MHA_API void mha_text_survey_free(mha_text_survey *survey); /* NULL is legal */
+MHA_API void mha_text_survey_free(mha_text_survey *survey);
 
 typedef struct mha_text_survey_info {
     size_t size;           /* of this struct, set by the caller */
@@ -544,12 +540,12 @@ typedef struct mha_link {
 typedef struct mha_relations mha_relations;
 
 /* Measures all heads of a model with one stack over sequences that are not cut. words (tokens of all sequences): the
- * word of each token, or -1. The model may be changed or freed afterwards. On error *relations is NULL.
+ * word of each token, or -1. The model may be changed or freed afterwards.
  * Returns MHA_OK, MHA_BAD_ARGUMENT, MHA_NO_MEMORY or MHA_NO_DEVICE. */
 MHA_API mha_status mha_relations_make(mha_context *ctx, mha_relations **relations, mha_model *model,
                                       const mha_text *text, const int32_t *words, const mha_link *links,
                                       int64_t link_count, int64_t relation_count);
-MHA_API void mha_relations_free(mha_relations *relations); /* NULL is legal */
+MHA_API void mha_relations_free(mha_relations *relations);
 
 /* A relation in one direction: from a link's `from` to its `to`, or with `back` the other way. */
 typedef struct mha_relation {
@@ -573,8 +569,7 @@ MHA_API int64_t mha_relation_hits(const mha_relations *relations, int64_t relati
  *   off (cases,heads): heads counted through all attentions; NULL: none, for one case        scores (cases)
  *
  * Of a score, `count` is the predicted tokens and `correct` those with the largest logit. A case costs the part of a
- * pass from the first block with a head that is off. `options` NULL means MHA_TEXT_DEFAULTS; those of repeats are
- * ignored.
+ * pass from the first block with a head that is off. Options of repeats are ignored.
  * Returns MHA_OK, MHA_BAD_ARGUMENT (also for two stacks, models that are not causal or do not predict tokens, and
  * logits that are not finite), MHA_NO_MEMORY or MHA_NO_DEVICE. */
 MHA_API mha_status mha_text_ablate(mha_context *ctx, mha_model *model, mha_score *scores, const bool *off,
@@ -616,13 +611,13 @@ typedef struct mha_embedder_options {
 MHA_API void mha_embedder_defaults(mha_embedder_options *options, size_t size);
 
 /* `folder` NULL: what the model was opened from. Model and tokenizer must outlive the embedder; without a tokenizer
- * (NULL) only mha_embedder_vector works. `options` NULL means MHA_EMBEDDER_DEFAULTS. On error *embedder is NULL.
+ * (NULL) only mha_embedder_vector works.
  * Returns MHA_OK, MHA_BAD_FILE, MHA_BAD_ARGUMENT (also for models that read no text or have two stacks, and for an
  * unknown prompt) or MHA_NO_MEMORY. */
 MHA_API mha_status mha_embedder_create(mha_context *ctx, mha_embedder **embedder, mha_model *model,
                                        const mha_tokenizer *tokenizer, const char *folder,
                                        const mha_embedder_options *options);
-MHA_API void mha_embedder_free(mha_embedder *embedder); /* NULL is legal */
+MHA_API void mha_embedder_free(mha_embedder *embedder);
 
 typedef struct mha_embedder_info {
     size_t size;        /* of this struct */
