@@ -91,8 +91,7 @@ static mha_status read_format(nn_source *from, format *is, uint32_t size, uint32
 static mha_status find_data(nn_source *from, format *is, uint32_t *left, uint32_t rate)
 {
     unsigned char head[12];
-    bool formatted = false;
-    TRY(read_exactly(from, head, 12, "the header"));
+    TRY(read_exactly(from, head, sizeof head, "the header"));
     if (memcmp(head, "RIFF", 4) != 0 || memcmp(head + 8, "WAVE", 4) != 0)
         return nn_source_fail(from, MHA_BAD_FILE, "not a WAV file: it does not begin with RIFF and WAVE");
     for (;;) {
@@ -101,10 +100,8 @@ static mha_status find_data(nn_source *from, format *is, uint32_t *left, uint32_
         uint32_t size = little32(head + 4);
         if (memcmp(head, "data", 4) == 0) {
             *left = size;
-            if (formatted) return MHA_OK;
-            return nn_source_fail(from, MHA_BAD_FILE, "its samples come before the fmt chunk that describes them");
+            return MHA_OK;
         }
-        formatted |= memcmp(head, "fmt ", 4) == 0;
         TRY(memcmp(head, "fmt ", 4) == 0 ? read_format(from, is, size, rate) : skip(from, (uint64_t)size + size % 2));
     }
 }
@@ -151,6 +148,8 @@ static mha_status reserve_samples(nn_source *from, nn_wav *wav, int64_t *room, s
 /* Reads whole frames, about BLOCK bytes of them at a time; a frame has at most 65535 * 4 bytes. */
 static mha_status read_samples(nn_source *from, nn_wav *wav, const format *is, uint32_t left)
 {
+    if (!is->frame)
+        return nn_source_fail(from, MHA_BAD_FILE, "its samples come before the fmt chunk that describes them");
     size_t block = (BLOCK + is->frame - 1) / is->frame * is->frame;
     unsigned char *bytes = malloc(block);
     int64_t room = 0;
