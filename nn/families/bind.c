@@ -192,7 +192,7 @@ static bool bind_list(binding *b, int64_t n, float *room, const nn_part *p, cons
                       const nn_name **last)
 {
     for (; list && list->name && !*found; list++) {
-        if (list->part != p->kind || (list->encoder == p->decoder)) continue;
+        if (!nn_name_fits(list, p->kind, p->decoder)) continue;
         *last = list;
         if (!bind_name(b, n, room, p, list, found)) return false;
     }

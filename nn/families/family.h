@@ -128,10 +128,17 @@ typedef struct nn_name {
     const char *name; /* {l} is the block, {e} the expert, {h} the head, {g} and {i} the group and its layer */
     nn_part_kind part;
     nn_cut cut;
-    bool encoder;       /* of this stack */
+    bool encoder;       /* of this stack; of the output, which belongs to the last one, it says nothing */
     bool plus_one;      /* the file has gains less one */
     nn_missing missing; /* what the part is if no tensor has its name: of the last row of the part */
 } nn_name;
+
+/* Whether a name is that of such a part. */
+static inline bool nn_name_fits(const nn_name *name, nn_part_kind kind, bool decoder)
+{
+    bool output = kind >= NN_TRANSFORM && kind <= NN_SECOND_BIAS;
+    return name->part == kind && (output || name->encoder != decoder);
+}
 
 /* ---- The family ------------------------------------------------------------------------------------------------- */
 

@@ -39,7 +39,7 @@ static const nn_safetensors_tensor *find_part(const nn_find *in, nn_part_kind ki
     for (int n = -1; n < NN_FAMILY_LISTS && !found; n++) {
         const nn_name *name = n >= 0 ? in->family->names[n] : in->head ? in->head->names : NULL;
         for (; name && name->name && !found; name++)
-            if (name->part == kind && name->encoder != decoder) found = nn_find_name(in, name->name);
+            if (nn_name_fits(name, kind, decoder)) found = nn_find_name(in, name->name);
     }
     return found;
 }

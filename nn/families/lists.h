@@ -21,9 +21,10 @@ extern const nn_key nn_tied_keys[],
     nn_untied_keys[]; /* tie_word_embeddings is true, or false, where the file lacks it */
 extern const nn_name nn_lm_names[];
 
-/* Heads of decoders: of a language model; of texts, over the last token; of tokens; of answers, whose tensors some families
- * put elsewhere. */
-extern const nn_key nn_score_keys[], nn_each_token_keys[], nn_answer_keys[];
+/* Heads of decoders: of a language model; of texts, over the last token. Heads of encoders as well: of tokens, whose classes have
+ * names, as those of pooled rows always do; of answers, whose tensors some families put elsewhere, and whose classes are two in
+ * decoders. */
+extern const nn_key nn_score_keys[], nn_each_token_keys[], nn_named_keys[], nn_answer_keys[];
 extern const nn_name nn_score_names[], nn_each_token_names[], nn_answer_names[];
 #define NN_DECODER_HEADS                                                                                           \
     {                                                                                                              \
@@ -34,8 +35,8 @@ extern const nn_name nn_score_names[], nn_each_token_names[], nn_answer_names[];
 
 /* What other decoders share with later ones of their kind. */
 extern const nn_key nn_gpt2_keys[], nn_gptj_keys[], nn_mistral_keys[], nn_gemma2_keys[], nn_olmo2_keys[];
-extern const nn_key nn_cohere_keys[], nn_glm_keys[];
-extern const nn_name nn_gpt2_names[], nn_gptj_names[], nn_olmo2_names[], nn_gate_up_names[];
+extern const nn_key nn_cohere_keys[], nn_glm_keys[], nn_falcon_keys[], nn_biogpt_keys[];
+extern const nn_name nn_gpt2_names[], nn_gptj_names[], nn_falcon_names[], nn_olmo2_names[], nn_gate_up_names[];
 extern const char *const nn_gptj_unused[];
 
 /* BERT's: post-norm, learned positions and token types. Names lack the family's prefix. */
@@ -44,12 +45,6 @@ extern const nn_name nn_bert_names[];
 
 /* Heads of encoders: of a masked language model, and of a classifier over the first token, each with a product before it. */
 extern const nn_key nn_masked_keys[], nn_class_keys[];
-
-/* Heads of every row, without a product before them: of token classification, and of question answering, whose two classes
- * are the start and the end of the answer. */
-extern const nn_key nn_row_keys[],
-    nn_named_keys[]; /* the classes of rows have names, as those of pooled rows always do */
-extern const nn_name nn_token_names[], nn_span_names[];
 
 /* The head of a classifier with its number of labels, without a product before it. */
 extern const nn_key nn_label_keys[];

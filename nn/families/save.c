@@ -19,6 +19,7 @@ typedef struct saving {
     const nn_safetensors_tensor **tensor; /* (count): as they were read */
     nn_safetensors_item *item;            /* (count): as they are written */
     void **own;                           /* (count): bytes of a tensor with a part that has changed, or NULL */
+    bool *is_part;                        /* (count): it has a part of the model */
     int64_t *shard;                       /* (count): the file of each, from 0 */
     int64_t count, shards;
     int64_t written; /* files of the folder: shards, index and texts, in this order */
@@ -35,8 +36,9 @@ static bool list_tensors(saving *w)
     w->tensor = calloc(room, sizeof *w->tensor);
     w->item = calloc(room, sizeof *w->item);
     w->own = calloc(room, sizeof *w->own);
+    w->is_part = calloc(room, sizeof *w->is_part);
     w->shard = calloc(room, sizeof *w->shard);
-    if (!w->tensor || !w->item || !w->own || !w->shard) return nn_fail(&w->to, "out of memory");
+    if (!w->tensor || !w->item || !w->own || !w->is_part || !w->shard) return nn_fail(&w->to, "out of memory");
     for (int64_t n = 0; n < w->count; n++) {
         const nn_safetensors_tensor *t = w->tensor[n] = nn_shards_get(w->s->shards, n);
         w->item[n] = nn_safetensors_item_dense(t->name, t->dtype, t->rank, t->shape, t->data);
@@ -72,6 +74,7 @@ static bool write_numbers(saving *w, int64_t n, mha_tensor place, const float *n
     const nn_safetensors_tensor *t = w->tensor[n];
     size_t bytes = (size_t)(t->end - t->begin), first = (size_t)((char *)place.data - (const char *)t->data);
     bool same = true;
+    w->is_part[n] = true;
     if (!numbers) return nn_fail(&w->to, "out of memory");
     for (int64_t i = 0; i < numbers_of(&before); i++) {
         float is = plus_one ? numbers[i] + 1 : numbers[i];
@@ -121,6 +124,7 @@ static bool write_parts(saving *w)
     const nn_bound *b = w->s->bound;
     for (int64_t n = 0; n < b->count; n++) {
         mha_tensor dense, place = b->place[n];
+        if (b->source[n]) w->is_part[find_tensor(w, b->source[n])] = true;
         if (!b->source[n] || w->s->parts[n].data == place.data) continue; /* it lies there */
         float *now = dense_copy(w->ctx, w->s->parts[n], &dense);
         if (!now) return nn_fail(&w->to, "out of memory");
@@ -131,6 +135,19 @@ static bool write_parts(saving *w)
         if (!ok) return false;
     }
     return true;
+}
+
+/* A table that a file has under several names, such as that of tokens as lm_head.weight, stays one. */
+static void write_copies(saving *w)
+{
+    for (int64_t n = 0; n < w->count; n++) {
+        const nn_safetensors_tensor *t = w->tensor[n];
+        for (int64_t k = 0; k < w->count && t->rank > 1 && !w->is_part[n]; k++) {
+            const nn_safetensors_tensor *of = w->tensor[k];
+            bool alike = w->own[k] && t->dtype == of->dtype && t->count == of->count;
+            if (alike && memcmp(t->data, of->data, (size_t)(t->end - t->begin)) == 0) w->item[n].data = w->own[k];
+        }
+    }
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------------------ */
@@ -263,6 +280,7 @@ bool nn_family_save(const char *folder, mha_context *ctx, const nn_save *s, char
 {
     saving w = {.s = s, .ctx = ctx, .folder = folder, .to = {folder, error, error_size}};
     bool ok = list_tensors(&w) && write_parts(&w);
+    if (ok) write_copies(&w);
     if (ok) choose_shards(&w);
     ok = ok && open_folder(&w) && write_all(&w);
     if (!ok) clean_up(&w);
@@ -270,6 +288,7 @@ bool nn_family_save(const char *folder, mha_context *ctx, const nn_save *s, char
     free((void *)w.tensor);
     free(w.item);
     free(w.own);
+    free(w.is_part);
     free(w.shard);
     return ok;
 }

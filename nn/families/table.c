@@ -21,6 +21,6 @@ bool nn_family_has(const nn_family *f, nn_part_kind kind, bool decoder)
 {
     for (int n = 0; n < NN_FAMILY_LISTS; n++)
         for (const nn_name *name = f->names[n]; name && name->name; name++)
-            if (name->part == kind && name->encoder != decoder) return true;
+            if (nn_name_fits(name, kind, decoder)) return true;
     return false;
 }

@@ -46,7 +46,11 @@ if [ -x "$tests/test_mha_save" ]; then
     ln -s five "$work/hf" && mkdir "$work/saved"
     MHA_MODELS=$work "$tests/test_mha_inside" a_layer_of_every_family >"$work/log" 2>&1
     count
+    MHA_MODELS=$work "$tests/test_mha_save" changed_parts >"$work/log" 2>&1
+    count
     MHA_MODELS=$work MHA_SAVED=$work/saved "$tests/test_mha_save" every_family >"$work/log" 2>&1
+    count
+    MHA_MODELS=$work "$tests/test_mha_save" changed_parts >"$work/log" 2>&1
     count
     "$python" -B "$here/saved.py" "$work/five" "$work/saved" >"$work/log" 2>&1 || tail -n 3 "$work/log"
     count

@@ -1,5 +1,5 @@
-/* The heads of decoders beside that of a language model: one vector of logits for a text, read from its last token, logits
- * for each token, and those of where an answer begins and ends. */
+/* Heads beside that of a language model. Of decoders: one vector of logits for a text, read from its last token. Of decoders and
+ * encoders: logits for each token, and those of where an answer begins and ends. */
 #include "families/lists.h"
 
 const nn_key nn_score_keys[] = {
@@ -20,6 +20,8 @@ const nn_key nn_each_token_keys[] = {
     {NULL, NN_FLOAT, NN_O(softcap), "0", NULL},
     {0},
 };
+
+const nn_key nn_named_keys[] = {{NULL, NN_TRUTH, NN_O(named), "true", NULL}, {0}};
 
 const nn_key nn_answer_keys[] = {{NULL, NN_INT, NN_O(classes), "2", NULL}, {0}};
 

@@ -123,6 +123,6 @@ const nn_family nn_family_albert = {
     .groups = "num_hidden_groups",
     .heads = {{"ForMaskedLM", {nn_masked_keys, masked_keys}, masked_names, NULL},
               {"ForSequenceClassification", {nn_class_keys}, class_names, NULL},
-              {"ForTokenClassification", {nn_row_keys, nn_named_keys}, nn_token_names, NULL},
-              {"ForQuestionAnswering", {nn_row_keys}, nn_span_names, NULL}},
+              {"ForTokenClassification", {nn_each_token_keys, nn_named_keys}, nn_each_token_names, NULL},
+              {"ForQuestionAnswering", {nn_each_token_keys}, nn_answer_names, NULL}},
 };

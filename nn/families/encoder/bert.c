@@ -94,26 +94,6 @@ static const nn_name class_names[] = {
     {0},
 };
 
-const nn_key nn_row_keys[] = {
-    {"id2label|num_labels", NN_LABELS, NN_O(classes), "[0,1]", NULL},
-    {NULL, NN_TRUTH, NN_O(bias), "true", NULL},
-    {0},
-};
-
-const nn_key nn_named_keys[] = {{NULL, NN_TRUTH, NN_O(named), "true", NULL}, {0}};
-
-const nn_name nn_token_names[] = {
-    {.name = "classifier.weight", .part = NN_OUTPUT, .encoder = true},
-    {.name = "classifier.bias", .part = NN_OUTPUT_BIAS, .encoder = true},
-    {0},
-};
-
-const nn_name nn_span_names[] = {
-    {.name = "qa_outputs.weight", .part = NN_OUTPUT, .encoder = true},
-    {.name = "qa_outputs.bias", .part = NN_OUTPUT_BIAS, .encoder = true},
-    {0},
-};
-
 static const char *const unused[] = {"cls.predictions.bias",
                                      "cls.predictions.decoder.weight",
                                      "cls.predictions.decoder.bias",
@@ -131,6 +111,6 @@ const nn_family nn_family_bert = {
     .unused = unused,
     .heads = {{"ForMaskedLM", {nn_masked_keys}, masked_names, NULL},
               {"ForSequenceClassification", {nn_class_keys}, class_names, NULL},
-              {"ForTokenClassification", {nn_row_keys, nn_named_keys}, nn_token_names, NULL},
-              {"ForQuestionAnswering", {nn_row_keys}, nn_span_names, NULL}},
+              {"ForTokenClassification", {nn_each_token_keys, nn_named_keys}, nn_each_token_names, NULL},
+              {"ForQuestionAnswering", {nn_each_token_keys}, nn_answer_names, NULL}},
 };

@@ -2,19 +2,24 @@
 #include "families/lists.h"
 
 static const nn_key keys[] = {
-    {"vocab_size", NN_INT, NN_D(input.vocabulary), NULL, NULL},
     {"hidden_size", NN_INT, NN_D(blocks.width), NULL, NULL},
     {"num_hidden_layers", NN_INT, NN_D(blocks.depth), NULL, NULL},
     {"num_attention_heads", NN_INT, NN_D(blocks.heads), NULL, NULL},
     {"intermediate_size", NN_INT, NN_D(blocks.mlp), NULL, NULL},
     {"max_position_embeddings", NN_INT, NN_D(input.positions), "1024", NULL},
+    {NULL, NN_CHOICE, NN_D(input.position_kind), "1", NULL}, /* NN_POSITIONS_LEARNED */
+    {"hidden_act", NN_ACTIVATION, NN_D(blocks.activation), "\"gelu\"", NULL},
+    {0},
+};
+
+/* Behind the sizes. */
+const nn_key nn_biogpt_keys[] = {
     {NULL, NN_MORE, NN_D(input.positions), "2", NULL},
     {NULL, NN_INT, NN_D(input.first_position), "2", NULL},
-    {NULL, NN_CHOICE, NN_D(input.position_kind), "1", NULL}, /* NN_POSITIONS_LEARNED */
     {"scale_embedding", NN_ROOT, NN_D(input.scale), "true", NULL},
-    {"hidden_act", NN_ACTIVATION, NN_D(blocks.activation), "\"gelu\"", NULL},
     {NULL, NN_FLOAT, NN_D(blocks.epsilon), "1e-5", NULL},
     {NULL, NN_TRUTH, NN_D(blocks.causal), "true", NULL},
+    {"vocab_size", NN_INT, NN_D(input.vocabulary), NULL, NULL},
     {"vocab_size", NN_INT, NN_O(classes), NULL, NULL},
     {"tie_word_embeddings", NN_TRUTH, NN_O(tied), "true", NULL},
     {0},
@@ -47,7 +52,7 @@ static const nn_name names[] = {
 
 const nn_family nn_family_biogpt = {
     .type = "biogpt",
-    .keys = {keys},
+    .keys = {keys, nn_biogpt_keys},
     .names = {names},
     .prefix = "biogpt.",
     .heads = NN_DECODER_HEADS,

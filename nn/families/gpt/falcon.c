@@ -3,19 +3,26 @@
  * to bfloat16; here they are exact. */
 #include "families/lists.h"
 
-static const nn_key keys[] = {
+const nn_key nn_falcon_keys[] = {
     {"vocab_size", NN_INT, NN_D(input.vocabulary), NULL, NULL},
     {"n_embed|hidden_size", NN_INT, NN_D(blocks.width), NULL, NULL},
     {"n_layer|num_hidden_layers", NN_INT, NN_D(blocks.depth), NULL, NULL},
     {"n_head|num_attention_heads", NN_INT, NN_D(blocks.heads), NULL, NULL},
+    {NULL, NN_TIMES, NN_D(blocks.mlp), "4", NULL},
+    {"layer_norm_epsilon", NN_FLOAT, NN_D(blocks.epsilon), "1e-5", NULL},
+    {NULL, NN_TRUTH, NN_D(blocks.causal), "true", NULL},
+    {"vocab_size", NN_INT, NN_O(classes), NULL, NULL},
+    {"tie_word_embeddings", NN_TRUTH, NN_O(tied), "true", NULL},
+    {0},
+};
+
+static const nn_key keys[] = {
     {NULL, NN_INT, NN_D(blocks.kv_heads), "1", NULL},
     {"n_head|num_attention_heads", NN_INT, NN_D(blocks.kv_heads), NULL, "!multi_query"},
     {"n_head_kv|num_kv_heads", NN_INT, NN_D(blocks.kv_heads), "=n_head|num_attention_heads",
      "new_decoder_architecture"},
-    {NULL, NN_TIMES, NN_D(blocks.mlp), "4", NULL},
     {"ffn_hidden_size", NN_INT, NN_D(blocks.mlp), "null", NULL},
     {"activation", NN_ACTIVATION, NN_D(blocks.activation), "\"gelu\"", NULL},
-    {"layer_norm_epsilon", NN_FLOAT, NN_D(blocks.epsilon), "1e-5", NULL},
     {"bias", NN_TRUTH, NN_D(blocks.attention[0].in_bias), "false", NULL},
     {"bias", NN_TRUTH, NN_D(blocks.attention[0].out_bias), "false", NULL},
     {"bias", NN_TRUTH, NN_D(blocks.mlp_bias), "false", NULL},
@@ -26,13 +33,10 @@ static const nn_key keys[] = {
     {NULL, NN_TRUTH, NN_D(blocks.one_norm), "true", "num_ln_in_parallel_attn=1"},
     {"alibi", NN_TRUTH, NN_D(blocks.attention[0].alibi), "false", NULL},
     {"alibi", NN_TRUTH, NN_D(blocks.attention[0].alibi_scaled), "false", NULL},
-    {NULL, NN_TRUTH, NN_D(blocks.causal), "true", NULL},
-    {"vocab_size", NN_INT, NN_O(classes), NULL, NULL},
-    {"tie_word_embeddings", NN_TRUTH, NN_O(tied), "true", NULL},
     {0},
 };
 
-static const nn_name names[] = {
+const nn_name nn_falcon_names[] = {
     {.name = "transformer.word_embeddings.weight", .part = NN_TOKENS},
     {.name = "transformer.h.{l}.input_layernorm.weight", .part = NN_NORM1},
     {.name = "transformer.h.{l}.input_layernorm.bias", .part = NN_NORM1_BIAS},
@@ -61,8 +65,8 @@ static const nn_name names[] = {
 
 const nn_family nn_family_falcon = {
     .type = "falcon",
-    .keys = {keys},
-    .names = {names, nn_lm_names},
+    .keys = {nn_falcon_keys, keys},
+    .names = {nn_falcon_names, nn_lm_names},
     .rotary = {.theta = 10000, .unless = "alibi"},
     .prefix = "transformer.",
     .heads = NN_DECODER_HEADS,

@@ -2,21 +2,13 @@
 #include "families/lists.h"
 
 static const nn_key keys[] = {
-    {"vocab_size", NN_INT, NN_D(input.vocabulary), NULL, NULL},
     {"d_model|hidden_size", NN_INT, NN_D(blocks.width), NULL, NULL},
     {"num_layers|num_hidden_layers", NN_INT, NN_D(blocks.depth), NULL, NULL},
     {"attention_heads|num_attention_heads", NN_INT, NN_D(blocks.heads), NULL, NULL},
     {"ffn_dim", NN_INT, NN_D(blocks.mlp), NULL, NULL},
     {"max_position_embeddings", NN_INT, NN_D(input.positions), "2048", NULL},
-    {NULL, NN_MORE, NN_D(input.positions), "2", NULL},
-    {NULL, NN_INT, NN_D(input.first_position), "2", NULL},
     {NULL, NN_CHOICE, NN_D(input.position_kind), "2", NULL}, /* NN_POSITIONS_SINUSOIDAL */
-    {"scale_embedding", NN_ROOT, NN_D(input.scale), "true", NULL},
     {"activation_function", NN_ACTIVATION, NN_D(blocks.activation), "\"gelu\"", NULL},
-    {NULL, NN_FLOAT, NN_D(blocks.epsilon), "1e-5", NULL},
-    {NULL, NN_TRUTH, NN_D(blocks.causal), "true", NULL},
-    {"vocab_size", NN_INT, NN_O(classes), NULL, NULL},
-    {"tie_word_embeddings", NN_TRUTH, NN_O(tied), "true", NULL},
     {0},
 };
 
@@ -40,7 +32,7 @@ static const char *const unused[] = {"embed_positions.weights", NULL};
 
 const nn_family nn_family_xglm = {
     .type = "xglm",
-    .keys = {keys},
+    .keys = {keys, nn_biogpt_keys},
     .names = {names, nn_llama_names, nn_lm_names},
     .unused = unused,
     .heads = NN_DECODER_HEADS,
