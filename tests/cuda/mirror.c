@@ -39,7 +39,7 @@ static mha_attention_options given(const mha_attention_options *regular)
     return o;
 }
 
-static mha_status forward(const mha_problem *p)
+mha_status mirror_attention_forward(const mha_problem *p)
 {
     spans m = {.count = 0};
     mha_problem d = *p;
@@ -61,7 +61,7 @@ static void match(mha_tensor *gradient, mha_tensor option)
     *gradient = (mha_tensor){gradient->data, gradient->type, 1, {gradient->size[1]}, {gradient->stride[1]}};
 }
 
-static mha_status backward(const mha_gradient_call *call)
+mha_status mirror_attention_backward(const mha_gradient_call *call)
 {
     spans m = {.count = 0};
     mha_gradient_call d = *call;
@@ -82,7 +82,7 @@ static mha_status backward(const mha_gradient_call *call)
 }
 
 /* The blocks of a GPU are not threads of the host, and its scratch is its own. */
-static mha_status explain(const mha_problem *p, mha_attention_plan *plan)
+mha_status mirror_attention_explain(const mha_problem *p, mha_attention_plan *plan)
 {
     mha_attention_options o = given(&p->options);
     mha_status status = mha_attention_explain(mirror_inner(p->ctx), plan, p->out, &p->extras, p->q, p->k, p->v, &o);
@@ -90,7 +90,7 @@ static mha_status explain(const mha_problem *p, mha_attention_plan *plan)
     return mirror_answer(p->ctx, status);
 }
 
-static mha_status explain_backward(const mha_gradient_call *call, mha_attention_plan *plan)
+mha_status mirror_attention_explain_backward(const mha_gradient_call *call, mha_attention_plan *plan)
 {
     const mha_problem *p = &call->problem;
     mha_attention_options o = given(&p->options);
@@ -111,7 +111,7 @@ static void add_stats(spans *m, mha_stats *w, mha_stats_options *o)
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) spans_add(m, all[n]);
 }
 
-static mha_status stats(const mha_stats_call *call)
+mha_status mirror_attention_stats(const mha_stats_call *call)
 {
     spans m = {.count = 0};
     mha_stats_call d = *call;
@@ -130,7 +130,7 @@ static mha_status stats(const mha_stats_call *call)
     return mirror_answer(p->ctx, status);
 }
 
-static mha_status explain_stats(const mha_stats_call *call, mha_attention_plan *plan)
+mha_status mirror_attention_explain_stats(const mha_stats_call *call, mha_attention_plan *plan)
 {
     const mha_problem *p = &call->problem;
     mha_attention_options o = given(&p->options);
@@ -144,46 +144,10 @@ static mha_status explain_stats(const mha_stats_call *call, mha_attention_plan *
 
 /* ---- The device ------------------------------------------------------------------------------------------------- */
 
-static const mha_backend mirror_backend = {
-    .device = "mirror",
-    .attention_forward = forward,
-    .attention_explain = explain,
-    .attention_explain_backward = explain_backward,
-    .attention_explain_stats = explain_stats,
-    .attention_backward = backward,
-    .attention_stats = stats,
-    .rotate = mirror_rotate,
-    .rotary_tables = mirror_rotary_tables,
-    .matmul = mirror_matmul,
-    .pack_size = naive_pack_size,
-    .pack = mirror_pack,
-    .packed_about = naive_packed_about,
-    .matmul_packed = mirror_matmul_packed,
-    .copy = mirror_copy,
-    .fill = mirror_fill,
-    .upload = naive_upload,
-    .clear = mirror_clear,
-    .places = mirror_places,
-    .append = mirror_append,
-    .normalize = mirror_normalize,
-    .normalize_back = mirror_normalize_back,
-    .gate = mirror_gate,
-    .gate_back = mirror_gate_back,
-    .sum_rows = mirror_sum_rows,
-    .partial_bytes = mirror_partial_bytes,
-    .finite = naive_finite,
-    .clean = mirror_clean,
-    .average_heads = mirror_average_heads,
-    .extra_keys = mirror_extra_keys,
-    .extra_keys_back = mirror_extra_keys_back,
-    .activate = mirror_activate,
-    .activate_back = mirror_activate_back,
-    .activate_gated = mirror_activate_gated,
-    .activate_gated_back = mirror_activate_gated_back,
-    .cross_entropy = mirror_cross_entropy,
-    .dropout = mirror_dropout,
-    .embed = mirror_embed,
-    .embed_back = mirror_embed_back,
+static const mha_backend mirror_backend = {.device = "mirror",
+#define OP(name) .name = mirror_##name,
+                                           MHA_COMMON_OPS(OP) MHA_PACKING_OPS(OP)
+#undef OP
 };
 
 static mha_context *gpu;

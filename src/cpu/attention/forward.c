@@ -225,7 +225,7 @@ static mha_status make_plan(const mha_problem *problem, mha_plan *plan)
     return MHA_OK;
 }
 
-mha_status mha_cpu_forward(const mha_problem *problem)
+mha_status mha_cpu_attention_forward(const mha_problem *problem)
 {
     mha_plan plan;
     TRY(make_plan(problem, &plan));
@@ -242,7 +242,7 @@ mha_status mha_cpu_forward(const mha_problem *problem)
     return MHA_OK;
 }
 
-mha_status mha_cpu_explain(const mha_problem *problem, mha_attention_plan *answer)
+mha_status mha_cpu_attention_explain(const mha_problem *problem, mha_attention_plan *answer)
 {
     mha_plan plan;
     TRY(make_plan(problem, &plan));

@@ -9,7 +9,7 @@
 void mha_maps_write(const mha_problem *problem, const mha_plan *plan, const mha_shared *shared);
 
 /* The operations of the backend: of a checked call. */
-mha_status mha_cpu_forward(const mha_problem *problem);
-mha_status mha_cpu_explain(const mha_problem *problem, mha_attention_plan *plan);
+mha_op_attention_forward mha_cpu_attention_forward;
+mha_op_attention_explain mha_cpu_attention_explain;
 
 #endif

@@ -5,13 +5,11 @@
 #include "core/tensor.h"
 #include "cpu/engine/engine.h"
 
-mha_status mha_cpu_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b,
-                          const mha_matmul_options *options);
-mha_status mha_cpu_pack_size(mha_context *ctx, size_t *bytes, mha_tensor b, mha_type a);
-mha_status mha_cpu_pack(mha_context *ctx, void *packed, mha_tensor b, mha_type a);
-mha_status mha_cpu_packed_about(mha_context *ctx, mha_packed_about *about, const void *packed);
-mha_status mha_cpu_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const void *packed,
-                                 const mha_matmul_options *options);
+mha_op_matmul mha_cpu_matmul;
+mha_op_pack_size mha_cpu_pack_size;
+mha_op_pack mha_cpu_pack;
+mha_op_packed_about mha_cpu_packed_about;
+mha_op_matmul_packed mha_cpu_matmul_packed;
 
 enum {
     MHA_MATMUL_DEPTH =

@@ -6,32 +6,29 @@
 #include "attention/extra_keys.h"
 #include "attention/rotary.h"
 
-void mha_cpu_copy(mha_context *ctx, mha_tensor to, mha_tensor from, bool add);
-void mha_cpu_fill(mha_context *ctx, mha_tensor to, float value);
-void mha_cpu_upload(mha_context *ctx, void *to, const void *from, size_t bytes);
+mha_op_copy mha_cpu_copy;
+mha_op_fill mha_cpu_fill;
+mha_op_upload mha_cpu_upload;
 
-void mha_cpu_clear(mha_context *ctx, mha_tensor x, int axis, mha_tensor lengths, mha_tensor starts);
-void mha_cpu_places(mha_context *ctx, mha_tensor places, mha_tensor starts, mha_tensor ends);
-void mha_cpu_append(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor starts, mha_tensor ends);
+mha_op_clear mha_cpu_clear;
+mha_op_places mha_cpu_places;
+mha_op_append mha_cpu_append;
 
-void mha_cpu_normalize(mha_context *ctx, mha_tensor to, mha_tensor kept, mha_tensor from, mha_tensor residual,
-                       const mha_norm_about *norm);
-void mha_cpu_normalize_back(mha_context *ctx, const mha_norm_back *to, mha_tensor dy, mha_tensor x, mha_tensor kept,
-                            const mha_norm_about *norm, float *partials);
-void mha_cpu_gate(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gates);
-void mha_cpu_gate_back(mha_context *ctx, mha_tensor dgated, mha_tensor heads, mha_tensor gates, mha_tensor dgates);
-void mha_cpu_sum_rows(mha_context *ctx, mha_tensor sum, mha_tensor y, float *partials);
-size_t mha_cpu_partial_bytes(int64_t rows, int64_t columns);
-bool mha_cpu_finite(mha_context *ctx, mha_tensor x);
-void mha_cpu_clean(mha_context *ctx, mha_tensor to, mha_tensor x, mha_tensor dy);
-void mha_cpu_average_heads(mha_context *ctx, mha_tensor to, mha_tensor maps);
+mha_op_normalize mha_cpu_normalize;
+mha_op_normalize_back mha_cpu_normalize_back;
+mha_op_gate mha_cpu_gate;
+mha_op_gate_back mha_cpu_gate_back;
+mha_op_sum_rows mha_cpu_sum_rows;
+mha_op_partial_bytes mha_cpu_partial_bytes;
+mha_op_finite mha_cpu_finite;
+mha_op_clean mha_cpu_clean;
+mha_op_average_heads mha_cpu_average_heads;
 
-mha_status mha_cpu_rotate(const mha_rotation *rotation);
-void mha_cpu_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor sines, const mha_frequencies *frequencies);
+mha_op_rotate mha_cpu_rotate;
+mha_op_rotary_tables mha_cpu_rotary_tables;
 
-void mha_cpu_extra_keys(const mha_extra_keys_call *call);
-void mha_cpu_extra_keys_back(const mha_extra_keys_call *call, mha_tensor dheads, mha_tensor dq, mha_tensor dbias_k,
-                             mha_tensor dbias_v, double *sums);
+mha_op_extra_keys mha_cpu_extra_keys;
+mha_op_extra_keys_back mha_cpu_extra_keys_back;
 
 /* ---- What the files share ----------------------------------------------------------------------------------------- */
 

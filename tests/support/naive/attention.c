@@ -234,7 +234,7 @@ static mha_tensor with_one_head(mha_tensor t)
         t.data, t.type, 4, {t.size[0], 1, t.size[1], t.size[2]}, {t.stride[0], 0, t.stride[1], t.stride[2]}};
 }
 
-mha_status naive_forward(const mha_problem *p)
+mha_status naive_attention_forward(const mha_problem *p)
 {
     naive_question question;
     mha_tensor weights = p->extras.weights;
@@ -252,7 +252,7 @@ mha_status naive_forward(const mha_problem *p)
     return MHA_OK;
 }
 
-mha_status naive_explain(const mha_problem *p, mha_attention_plan *plan)
+mha_status naive_attention_explain(const mha_problem *p, mha_attention_plan *plan)
 {
     *plan = (mha_attention_plan){
         .isa = p->ctx->isa, .kernel = "naive", .threads = 1, .tile_rows = p->Tq, .tile_keys = p->Tk, .pieces = 1};
@@ -260,12 +260,12 @@ mha_status naive_explain(const mha_problem *p, mha_attention_plan *plan)
     return MHA_OK;
 }
 
-mha_status naive_explain_backward(const mha_gradient_call *call, mha_attention_plan *plan)
+mha_status naive_attention_explain_backward(const mha_gradient_call *call, mha_attention_plan *plan)
 {
-    return naive_explain(&call->problem, plan);
+    return naive_attention_explain(&call->problem, plan);
 }
 
-mha_status naive_explain_stats(const mha_stats_call *call, mha_attention_plan *plan)
+mha_status naive_attention_explain_stats(const mha_stats_call *call, mha_attention_plan *plan)
 {
-    return naive_explain(&call->problem, plan);
+    return naive_attention_explain(&call->problem, plan);
 }

@@ -113,7 +113,7 @@ static void finish(back *c)
     naive_forget(&c->question);
 }
 
-mha_status naive_backward(const mha_gradient_call *call)
+mha_status naive_attention_backward(const mha_gradient_call *call)
 {
     const mha_problem *p = &call->problem;
     back c = {.call = call};

@@ -61,53 +61,8 @@ void naive_put_softmax(mha_tensor to, const mha_sequence *sequence, int64_t h, i
 
 /* ---- Operations ------------------------------------------------------------------------------------------------- */
 
-mha_status naive_forward(const mha_problem *problem);
-mha_status naive_explain(const mha_problem *problem, mha_attention_plan *plan);
-mha_status naive_explain_backward(const mha_gradient_call *call, mha_attention_plan *plan);
-mha_status naive_explain_stats(const mha_stats_call *call, mha_attention_plan *plan);
-mha_status naive_backward(const mha_gradient_call *call);
-mha_status naive_stats(const mha_stats_call *call);
-mha_status naive_rotate(const mha_rotation *rotation);
-void naive_rotary_tables(mha_context *ctx, mha_tensor cosines, mha_tensor sines, const mha_frequencies *frequencies);
-
-mha_status naive_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b, const mha_matmul_options *options);
-mha_status naive_pack_size(mha_context *ctx, size_t *bytes, mha_tensor b, mha_type a);
-mha_status naive_pack(mha_context *ctx, void *packed, mha_tensor b, mha_type a);
-mha_status naive_packed_about(mha_context *ctx, mha_packed_about *about, const void *packed);
-mha_status naive_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const void *packed,
-                               const mha_matmul_options *options);
-
-void naive_copy(mha_context *ctx, mha_tensor to, mha_tensor from, bool add);
-void naive_fill(mha_context *ctx, mha_tensor to, float value);
-void naive_upload(mha_context *ctx, void *to, const void *from, size_t bytes);
-void naive_clear(mha_context *ctx, mha_tensor x, int axis, mha_tensor lengths, mha_tensor starts);
-void naive_places(mha_context *ctx, mha_tensor places, mha_tensor starts, mha_tensor ends);
-void naive_append(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor starts, mha_tensor ends);
-void naive_normalize(mha_context *ctx, mha_tensor to, mha_tensor kept, mha_tensor from, mha_tensor residual,
-                     const mha_norm_about *norm);
-void naive_normalize_back(mha_context *ctx, const mha_norm_back *to, mha_tensor dy, mha_tensor x, mha_tensor kept,
-                          const mha_norm_about *norm, float *partials);
-void naive_gate(mha_context *ctx, mha_tensor to, mha_tensor from, mha_tensor gates);
-void naive_gate_back(mha_context *ctx, mha_tensor dgated, mha_tensor heads, mha_tensor gates, mha_tensor dgates);
-void naive_sum_rows(mha_context *ctx, mha_tensor sum, mha_tensor y, float *partials);
-size_t naive_partial_bytes(int64_t rows, int64_t columns);
-bool naive_finite(mha_context *ctx, mha_tensor x);
-void naive_clean(mha_context *ctx, mha_tensor to, mha_tensor x, mha_tensor dy);
-void naive_average_heads(mha_context *ctx, mha_tensor to, mha_tensor maps);
-void naive_extra_keys(const mha_extra_keys_call *call);
-void naive_extra_keys_back(const mha_extra_keys_call *call, mha_tensor dheads, mha_tensor dq, mha_tensor dbias_k,
-                           mha_tensor dbias_v, double *sums);
-
-void naive_activate(mha_context *ctx, mha_tensor h, mha_tensor slope, mha_tensor z, mha_activation activation);
-void naive_activate_back(mha_context *ctx, mha_tensor dh, mha_tensor slope);
-void naive_activate_gated(mha_context *ctx, mha_tensor h, mha_tensor slope, mha_tensor z, mha_activation activation);
-void naive_activate_gated_back(mha_context *ctx, mha_tensor slope, mha_tensor dh);
-mha_status naive_cross_entropy(mha_context *ctx, mha_loss *loss, mha_tensor dlogits, mha_tensor logits,
-                               mha_tensor labels, float smoothing);
-void naive_dropout(mha_context *ctx, mha_tensor to, mha_tensor from, const mha_dropout_options *options);
-mha_status naive_embed(mha_context *ctx, mha_tensor y, mha_tensor table, mha_tensor ids,
-                       const mha_embedding_options *options);
-mha_status naive_embed_back(mha_context *ctx, mha_tensor dtable, mha_tensor dpositions, mha_tensor dy, mha_tensor ids,
-                            float scale);
+#define OP(name) mha_op_##name naive_##name;
+MHA_COMMON_OPS(OP) MHA_PACKING_OPS(OP)
+#undef OP
 
 #endif

@@ -109,7 +109,7 @@ static void put(const mha_stats_call *call, const ref_stats *s)
     put_whole(w->cosine, s->cosine);
 }
 
-mha_status naive_stats(const mha_stats_call *call)
+mha_status naive_attention_stats(const mha_stats_call *call)
 {
     naive_question question;
     if (call->problem.ctx->rehearsing) return MHA_OK;

@@ -291,7 +291,7 @@ static mha_status prepare(mha_backward *call, const mha_gradient_call *from)
     return plan(call, engine);
 }
 
-mha_status mha_cpu_backward(const mha_gradient_call *from)
+mha_status mha_cpu_attention_backward(const mha_gradient_call *from)
 {
     mha_context *ctx = from->problem.ctx;
     mha_backward call;
@@ -306,7 +306,7 @@ mha_status mha_cpu_backward(const mha_gradient_call *from)
     return MHA_OK;
 }
 
-mha_status mha_cpu_explain_backward(const mha_gradient_call *from, mha_attention_plan *answer)
+mha_status mha_cpu_attention_explain_backward(const mha_gradient_call *from, mha_attention_plan *answer)
 {
     const mha_problem *p = &from->problem;
     mha_backward call;

@@ -5,7 +5,7 @@
 #include "attention/gradient.h"
 
 /* The operations of the backend. */
-mha_status mha_cpu_backward(const mha_gradient_call *call);
-mha_status mha_cpu_explain_backward(const mha_gradient_call *call, mha_attention_plan *plan);
+mha_op_attention_backward mha_cpu_attention_backward;
+mha_op_attention_explain_backward mha_cpu_attention_explain_backward;
 
 #endif

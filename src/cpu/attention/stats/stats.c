@@ -230,7 +230,7 @@ static void write_padding(const mha_stats_work *c)
     mha_padding_write(&c->problem, all, sizeof all / sizeof *all);
 }
 
-mha_status mha_cpu_stats(const mha_stats_call *call)
+mha_status mha_cpu_attention_stats(const mha_stats_call *call)
 {
     mha_context *ctx = call->problem.ctx;
     mha_stats_work c = {.problem = call->problem, .want = call->want, .options = call->options};
@@ -253,7 +253,7 @@ mha_status mha_cpu_stats(const mha_stats_call *call)
     return MHA_OK;
 }
 
-mha_status mha_cpu_explain_stats(const mha_stats_call *call, mha_attention_plan *answer)
+mha_status mha_cpu_attention_explain_stats(const mha_stats_call *call, mha_attention_plan *answer)
 {
     const mha_problem *p = &call->problem;
     mha_stats_work c = {.problem = *p, .want = call->want, .options = call->options};

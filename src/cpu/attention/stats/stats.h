@@ -103,7 +103,7 @@ void mha_stats_layout(mha_stats_task *task, mha_arena *arena, const mha_stats_wo
 void mha_stats_stripe(mha_stats_task *task, const mha_sequence *sequence, int64_t head, int64_t stripe);
 
 /* The operations of the backend. */
-mha_status mha_cpu_stats(const mha_stats_call *call);
-mha_status mha_cpu_explain_stats(const mha_stats_call *call, mha_attention_plan *plan);
+mha_op_attention_stats mha_cpu_attention_stats;
+mha_op_attention_explain_stats mha_cpu_attention_explain_stats;
 
 #endif
