@@ -1,7 +1,7 @@
 # Compiles the kernels of one .cu file for Hopper, and fails if the compiler warns, or if a kernel spills registers or waits for
 # its products one by one (ptxas' advisories C75xx).
 #
-#     cmake -DNVCC=nvcc -DVERSION=V13.0.88 -DSOURCE=forward.cu -DOUT=forward.cubin -DSPILL_BYTES=0 -DFOLDERS=src/cuda -P cubin.cmake
+#     cmake -DNVCC=nvcc -DVERSION=V13.0.88 -DSOURCE=forward.cu -DOUT=forward.cubin -DSPILL_BYTES=0 -DFOLDERS=src/cuda/kernels -P cubin.cmake
 #
 # A cubin is kept by content: OUT.key has the hash of everything that it depends on (SOURCE and what that includes, this file, which has
 # the flags, the compiler's version, SPILL_BYTES), and the user's cache folder (XDG_CACHE_HOME or ~/.cache, mha/cubins) has a copy for other

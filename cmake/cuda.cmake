@@ -44,33 +44,32 @@ set(cuda ${PROJECT_SOURCE_DIR}/src/cuda)
 set(MHA_CUBINS ${PROJECT_BINARY_DIR}/src/cubins CACHE PATH "Folder of the compiled kernels")
 set(cubins ${MHA_CUBINS})
 file(MAKE_DIRECTORY ${cubins})
-file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${cuda}/kernels/*.cuh)
-set(shared attention/decode.h attention/small.h attention/statistics.h backward.h forward.h general.h ops.h product.h rows.h schedule.h spans.h view.h)
-list(TRANSFORM shared PREPEND ${cuda}/)
-set(mha_cuda_kernels forward/forward forward/forward_wide forward/forward_f32 spans backward/backward backward/backward_brief backward/backward_wide backward/backward_sequences backward/backward_maps backward/backward_f32
-  rows general_forward general_backward decode/decode decode/decode_many decode/decode_many_half small/small_forward small/small_backward norm rotary extra_keys ops product product_half product_plain stats
-  stats_hopper stats_pairs)
-list(TRANSFORM mha_cuda_kernels REPLACE "(.+)" "${cuda}/kernels/\\1.cu")
+file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${cuda}/kernels/*.cuh ${cuda}/kernels/*.h)
+# The table of kernels lists their files.
+file(STRINGS ${cuda}/kernels/kernels.def modules REGEX "^MODULE")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${cuda}/kernels/kernels.def)
+list(TRANSFORM modules REPLACE "MODULE.([^,]*), ([^)]*).*" "${cuda}/kernels/\\1/\\2.cu" OUTPUT_VARIABLE mha_cuda_kernels)
 foreach(source IN LISTS mha_cuda_kernels)
   get_filename_component(name ${source} NAME_WE)
   add_custom_command(OUTPUT ${cubins}/${name}.cubin
     COMMAND ${CMAKE_COMMAND} -DNVCC=${MHA_NVCC} -DVERSION=${nvcc_version} -DSOURCE=${source} -DOUT=${cubins}/${name}.cubin
-      -DSPILL_BYTES=${MHA_CUDA_SPILL_BYTES} "-DFOLDERS=${cuda};${cuda}/kernels"
+      -DSPILL_BYTES=${MHA_CUDA_SPILL_BYTES} -DFOLDERS=${cuda}/kernels
       -P ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake
-    DEPENDS ${source} ${shared} ${headers} ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake VERBATIM)
+    DEPENDS ${source} ${headers} ${PROJECT_SOURCE_DIR}/cmake/cubin.cmake VERBATIM)
   list(APPEND cubin_files ${cubins}/${name}.cubin)
 endforeach()
 
 # It has its own copy of the few functions of core and attention that it needs, all hidden.
-set(sources attention.c cubins.c device.c driver.c general.c heads.c hopper.c kernels.c ops.c plan.c plugin.c
-  modules.c product.c table.c attention/decode.c attention/float32.c attention/layout.c attention/names.c attention/obstacles.c attention/small.c attention/small_plan.c
-  attention/statistics.c attention/ways.c)
+set(sources plugin.c device/cubins.c device/device.c device/driver.c device/kernels.c
+  attention/call.c attention/choose.c attention/decode.c attention/explain.c attention/float32.c attention/general.c attention/layout.c
+  attention/plan.c attention/small.c attention/stats.c attention/table.c attention/tiles.c
+  ops/heads.c ops/ops.c ops/product.c ops/rows.c)
 list(TRANSFORM sources PREPEND ${cuda}/)
 add_library(mha_cuda MODULE ${sources} ${PROJECT_SOURCE_DIR}/src/core/status.c ${PROJECT_SOURCE_DIR}/src/core/tensor.c
   ${PROJECT_SOURCE_DIR}/src/core/arena.c ${PROJECT_SOURCE_DIR}/src/attention/angles.c ${PROJECT_SOURCE_DIR}/src/attention/problem.c)
 set_target_properties(mha_cuda PROPERTIES OUTPUT_NAME mha-cuda C_VISIBILITY_PRESET hidden
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/src LINK_DEPENDS ${cuda}/exports.map)
-set_source_files_properties(${cuda}/cubins.c PROPERTIES OBJECT_DEPENDS "${cubin_files}"
+set_source_files_properties(${cuda}/device/cubins.c PROPERTIES OBJECT_DEPENDS "${cubin_files}"
   COMPILE_DEFINITIONS MHA_CUBINS="${cubins}")
 target_include_directories(mha_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 target_include_directories(mha_cuda SYSTEM PRIVATE ${MHA_CUDA_INCLUDE})

@@ -24,8 +24,11 @@ may_see() {
         src/cpu/rows) echo src/core src/attention src/cpu/isa ;;
         src/cpu/ops) echo src/core src/cpu/isa src/cpu/rows ;;
         src/cpu) echo src/core src/cpu/isa src/cpu/engine src/cpu/matmul src/cpu/ops src/cpu/rows src/cpu/attention src/cpu/attention/backward src/cpu/attention/stats ;;
-        src/cuda) echo include src/core src/attention src/cuda/attention ;;
-        src/cuda/attention) echo src/core src/attention src/cuda ;;
+        src/cuda/kernels) ;;
+        src/cuda/device) echo include src/core src/cuda/kernels ;;
+        src/cuda/attention) echo include src/core src/attention src/cuda/kernels src/cuda/device ;;
+        src/cuda/ops) echo src/core src/attention src/cuda/kernels src/cuda/device src/cuda/attention ;;
+        src/cuda) echo include src/core src/cuda/device src/cuda/attention src/cuda/ops ;;
         src/layer) echo src/core src/attention ;;
         nn/io) echo include ;;
         nn/io/wasi | nn/io/hub) echo include nn/io ;;

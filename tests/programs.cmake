@@ -130,11 +130,8 @@ else()
 endif()
 
 # What needs no GPU of the plug-in is compiled into its test.
-foreach(program test_cuda_plan test_cuda_ways)
-  target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/src/cuda/plan.c
-    ${PROJECT_SOURCE_DIR}/src/cuda/attention/names.c ${PROJECT_SOURCE_DIR}/src/cuda/attention/small_plan.c
-    ${PROJECT_SOURCE_DIR}/src/cuda/attention/obstacles.c ${PROJECT_SOURCE_DIR}/src/cuda/attention/ways.c)
-endforeach()
+target_sources(test_cuda_table PRIVATE ${PROJECT_SOURCE_DIR}/src/cuda/attention/table.c
+  ${PROJECT_SOURCE_DIR}/src/cuda/attention/choose.c ${PROJECT_SOURCE_DIR}/src/cuda/attention/plan.c)
 if(TARGET mha_cuda)
   # The plug-in on a GPU. It uses no more than it needs, so that this target alone is built quickly.
   foreach(program test_cuda test_cuda_edges test_cuda_finite test_cuda_layer test_cuda_often test_cuda_product test_cuda_small)

@@ -1,5 +1,5 @@
-/* The order in which blocks take tiles, of every kind of call: cuda/schedule.h. */
-#include "cuda/schedule.h"
+/* The order in which blocks take tiles, of every kind of call, and the rule for a window's edge: cuda/kernels/schedule.h, window.h. */
+#include "cuda/kernels/schedule.h"
 #include "support/harness.h"
 
 TEST(each_tile_is_visited_once)
@@ -48,6 +48,28 @@ TEST(blocks_that_share_a_head_have_all_its_tiles)
             }
 }
 
+/* Against the definition: row i sees key j if i + offset - left <= j <= i + offset + right; a negative left or right is no edge. */
+TEST(rows_see_the_keys_of_their_window)
+{
+    enum { MOST = 9 };
+    for (int n = 0; n < 20000; n++) {
+        rng r = rng_make(11, (uint64_t)n);
+        const int queries = (int)rng_between(&r, 1, MOST), length = (int)rng_between(&r, 0, MOST),
+                  offset = (int)rng_between(&r, -2 * MOST, 2 * MOST), left = (int)rng_between(&r, -1, MOST),
+                  right = (int)rng_between(&r, -1, MOST), row = (int)rng_between(&r, 0, queries - 1);
+        const int32_t first = mha_cuda_left_edge(offset, left, queries, length),
+                      last = mha_cuda_right_edge(offset, right, queries, length);
+        const int32_t low = mha_cuda_first_key(row, first), end = mha_cuda_end_of_keys(length, row, last);
+        for (int j = 0; j < length; j++) {
+            const bool sees = (left < 0 || j >= row + offset - left) && (right < 0 || j <= row + offset + right);
+            const bool by_row = j >= low && j < end, by_last = j >= low && j <= mha_cuda_last_key(length, row, last),
+                       by_key = row >= mha_cuda_first_row(j, last) && row < mha_cuda_end_of_rows(queries, j, first);
+            expect(by_row == sees && by_last == sees && by_key == sees,
+                   "case %d, row %d, key %d: %d, %d and %d, must be %d", n, row, j, by_row, by_last, by_key, sees);
+        }
+    }
+}
+
 /* Against the definition: row i sees key j if j <= i + offset. */
 TEST(tiles_see_what_their_rows_see)
 {
@@ -76,7 +98,7 @@ TEST(tiles_see_what_their_rows_see)
             }
 }
 
-/* The numbers of tiles of sequences that lie packed do not meet, and are within their number. */
+/* No two sequences that lie packed have a tile number in common: numbers do not overlap, and are within their number. */
 TEST(tiles_of_packed_sequences_have_numbers_of_their_own)
 {
     enum { SIZE = 4, SEQUENCES = 5, MOST = 11 };
@@ -91,5 +113,25 @@ TEST(tiles_of_packed_sequences_have_numbers_of_their_own)
         }
         expect(end <= mha_cuda_slots(SEQUENCES, row, SIZE, 1, 1), "case %d: %d tiles", n, end);
         expect(mha_cuda_first_slot(3, 0, SIZE, 7, 0) == 21 && mha_cuda_slots(3, 99, SIZE, 7, 0) == 21, "not packed");
+    }
+}
+
+/* A sequence is computed by tiles where there are no limits, and otherwise by the method of the first limit that it is within. */
+TEST(the_method_of_a_sequence_is_that_of_the_smallest_limit_it_is_within)
+{
+    const mha_cuda_limits none = {MHA_CUDA_NONE, MHA_CUDA_NONE, MHA_CUDA_NONE, MHA_CUDA_NONE, MHA_CUDA_NONE};
+    for (int n = 0; n < 4000; n++) {
+        rng r = rng_make(13, (uint64_t)n);
+        const int32_t rows = (int32_t)rng_between(&r, 0, 300), keys = (int32_t)rng_between(&r, 0, 600);
+        mha_cuda_limits most = none;
+        expect(mha_cuda_method_of(none, rows, keys) == MHA_CUDA_BY_TILES, "%d rows without limits", rows);
+        most.small = 128;
+        const bool small = rows <= 128 && keys <= 128;
+        expect((mha_cuda_method_of(most, rows, keys) == MHA_CUDA_BY_SMALL_HEADS) == small, "%d rows, %d keys", rows,
+               keys);
+        most.decoded = 8, most.decoded_many = 16, most.ordered = 512, most.one_tile = MHA_CUDA_ONE_TILE_ROWS;
+        const mha_cuda_method all = mha_cuda_method_of(most, rows, keys), few = mha_cuda_method_of(most, rows % 9, 600);
+        expect((all == MHA_CUDA_BY_SMALL_HEADS) == small && few == MHA_CUDA_BY_DECODING, "%d rows, %d keys: %d and %d",
+               rows, keys, all, few);
     }
 }

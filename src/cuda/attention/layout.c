@@ -1,7 +1,6 @@
 #include "cuda/attention/layout.h"
-#include "cuda/attention/ways.h"
-#include "cuda/device.h"
-#include "cuda/plan.h"
+#include "cuda/attention/choose.h"
+#include "cuda/device/device.h"
 
 /* The tensors of a call that may have to be copied: inputs, then results. */
 typedef struct tensors {
@@ -21,40 +20,36 @@ static tensors of_backward(mha_gradient_call *call)
 /* Dense tensors in scratch in place of those that the copy engine, or copies of float32, cannot take. */
 static void make_dense(const mha_problem *p, tensors all, mha_arena *arena)
 {
-    bool pieces = p->q.type == MHA_FLOAT32;
     for (int n = 0; n < all.count; n++) {
         mha_tensor *t = all.at[n];
-        if (!(pieces ? mha_cuda_piece_obstacle(p, *t) : mha_cuda_view_obstacle(p, *t))) continue;
+        if (mha_cuda_strides_fit(p, *t) && mha_cuda_address_fits(*t)) continue;
         void *data = mha_arena_take(arena, mha_element_count(*t), mha_type_size(t->type));
         *t = mha_tensor_4d(data, t->type, t->size[0], t->size[1], t->size[2], t->size[3]);
     }
 }
 
-static bool is_general(const mha_problem *p) { return mha_cuda_path_forward(p) == MHA_CUDA_PATH_GENERAL; }
-
-static bool is_general_backward(const mha_gradient_call *call)
-{
-    return mha_cuda_obstacle_backward(call) && mha_cuda_float32_obstacle_backward(call);
-}
-
-mha_problem mha_cuda_laid_out(const mha_problem *p, mha_arena *arena)
+mha_problem mha_cuda_laid_out(const mha_problem *p, mha_arena *arena, mha_cuda_choice *choice)
 {
     const mha_arena before = *arena;
     mha_problem own = *p;
-    if (!is_general(p)) return own;
+    *choice = mha_cuda_choose(MHA_CUDA_FORWARD, p, NULL);
+    if (!mha_cuda_is_general(choice)) return own;
     make_dense(p, of_forward(&own), arena);
-    if (!is_general(&own)) return own;
+    const mha_cuda_choice dense = mha_cuda_choose(MHA_CUDA_FORWARD, &own, NULL);
+    if (!mha_cuda_is_general(&dense)) return *choice = dense, own;
     *arena = before;
     return *p;
 }
 
-mha_gradient_call mha_cuda_laid_out_backward(const mha_gradient_call *call, mha_arena *arena)
+mha_gradient_call mha_cuda_laid_out_backward(const mha_gradient_call *call, mha_arena *arena, mha_cuda_choice *choice)
 {
     const mha_arena before = *arena;
     mha_gradient_call own = *call;
-    if (!is_general_backward(call)) return own;
+    *choice = mha_cuda_choose(MHA_CUDA_BACKWARD, &call->problem, call);
+    if (!mha_cuda_is_general(choice)) return own;
     make_dense(&call->problem, of_backward(&own), arena);
-    if (!is_general_backward(&own)) return own;
+    const mha_cuda_choice dense = mha_cuda_choose(MHA_CUDA_BACKWARD, &own.problem, &own);
+    if (!mha_cuda_is_general(&dense)) return *choice = dense, own;
     *arena = before;
     return *call;
 }

@@ -3,12 +3,12 @@
 #ifndef MHA_CUDA_ATTENTION_LAYOUT_H
 #define MHA_CUDA_ATTENTION_LAYOUT_H
 
-#include "attention/gradient.h"
 #include "core/arena.h"
+#include "cuda/attention/choose.h"
 
-/* The call, with such copies in place of tensors; or as it is, if it needs none or they would not help. */
-mha_problem mha_cuda_laid_out(const mha_problem *p, mha_arena *arena);
-mha_gradient_call mha_cuda_laid_out_backward(const mha_gradient_call *call, mha_arena *arena);
+/* The call, with such copies in place of tensors; or as it is, if it needs none or they would not help. And the choice for it. */
+mha_problem mha_cuda_laid_out(const mha_problem *p, mha_arena *arena, mha_cuda_choice *choice);
+mha_gradient_call mha_cuda_laid_out_backward(const mha_gradient_call *call, mha_arena *arena, mha_cuda_choice *choice);
 
 /* Before the call `own` that was made of another one: the copies get what the call reads. */
 mha_status mha_cuda_copy_in(const mha_problem *p, const mha_problem *own);

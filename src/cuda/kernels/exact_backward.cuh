@@ -4,8 +4,8 @@
 
 #include "exact.cuh"
 
-/* One row meets one key. */
-template <typename number> struct meeting {
+/* A pair of a row and a key. */
+template <typename number> struct pair_gradient {
     bool visible;
     number value; /* what multiplies dout in dv */
     number score; /* the gradient by the score */
@@ -13,7 +13,7 @@ template <typename number> struct meeting {
 };
 
 /* In float64. */
-static __device__ __noinline__ meeting<double> exact_meeting(const general &c, const sequence &s, int h, int i, int j)
+static __device__ __noinline__ pair_gradient<double> exact_gradient_of_pair(const general &c, const sequence &s, int h, int i, int j)
 {
     score<double> x = exact_score(c, s, h, i, j);
     if (!x.visible) return {false, 0, 0, 0};
@@ -38,7 +38,7 @@ MHA_DEVICE void finish_row_exactly(const general &c, workspace &w, const sequenc
         __syncthreads();
         w.careful[threadIdx.x] = 0;
         if (key < r.high) {
-            meeting<double> m = exact_meeting(c, s, h, i, key);
+            pair_gradient<double> m = exact_gradient_of_pair(c, s, h, i, key);
             if (m.visible) {
                 w.careful[threadIdx.x] = m.score * m.slope;
                 slope -= m.score * (double)llabs(i + s.offset - key);
@@ -66,8 +66,8 @@ MHA_DEVICE void finish_key_exactly(const general &c, workspace &w, const sequenc
     for (int h = g * c.share; h < (g + 1) * c.share; h++)
         for (int i = 0; i < s.queries; i += COUNT) {
             int row = i + threadIdx.x, rows = min(COUNT, s.queries - i);
-            meeting<double> m = {false, 0, 0, 0};
-            if (row < s.queries) m = exact_meeting(c, s, h, row, j);
+            pair_gradient<double> m = {false, 0, 0, 0};
+            if (row < s.queries) m = exact_gradient_of_pair(c, s, h, row, j);
             __syncthreads();
             w.careful[threadIdx.x] = m.value;
             __syncthreads();

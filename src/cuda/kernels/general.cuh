@@ -20,17 +20,11 @@ enum { SCALED, CAPPED, MASKED, SOFTMAX, DROPPED }; /* mha_stage */
 MHA_DEVICE sequence sequence_of(const general &c, int b) { return find_sequence(c, c.q.size[2], c.k.size[2], b); }
 
 /* Keys [low,high) that row i may see by position. */
-struct range {
-    int low, high;
-};
+typedef mha_cuda_keys range;
 
 MHA_DEVICE range visible_keys(const general &c, const sequence &s, int i)
 {
-    int64_t position = i + s.offset, low = 0, high = s.length;
-    if (c.causal) high = limit(position + 1, 0, high);
-    if (c.window_right >= 0) high = limit(position + c.window_right + 1, 0, high);
-    if (c.window_left >= 0) low = limit(position - c.window_left, 0, high);
-    return {(int)low, (int)high};
+    return mha_cuda_visible_keys<0>(c, s, i);
 }
 
 /* The same for any i: rows of padding see none. */

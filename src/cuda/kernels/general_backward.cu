@@ -25,7 +25,7 @@ MHA_DEVICE row_facts facts_of(const general &c, const sequence &s, int h, int i)
 
 /* From q . k and dout . v. */
 template <bool PLAIN>
-MHA_DEVICE meeting<float> meet(const general &c, const sequence &s, int h, int i, int j, const row_facts &row,
+MHA_DEVICE pair_gradient<float> gradient_of_pair(const general &c, const sequence &s, int h, int i, int j, const row_facts &row,
                                float dot, float dw, float kept)
 {
     score<float> x;
@@ -51,9 +51,9 @@ MHA_DEVICE void multiply_tile(const general &c, workspace &w, const sequence &s,
     multiply_rows(w, t.dw, query_lines(c, c.dout, s, h, i), key_lines(c, c.v, s, h / c.share, j), c.E);
 }
 
-/* Calls `use(a, b, meeting)` for the meetings of a thread in a tile. `rows` are in shared memory. */
+/* Calls `use(a, b, pair_gradient)` for the pairs of a row and a key that a thread has in a tile. `rows` are in shared memory. */
 template <bool PLAIN, typename function>
-MHA_DEVICE void meet_tile(const general &c, const sequence &s, int h, int i, int j, const row_facts *rows,
+MHA_DEVICE void gradients_of_tile(const general &c, const sequence &s, int h, int i, int j, const row_facts *rows,
                           const tile_facts &t, function use)
 {
     int first = threadIdx.x % 16 * 4, line = threadIdx.x / 16 * 4;
@@ -63,17 +63,17 @@ MHA_DEVICE void meet_tile(const general &c, const sequence &s, int h, int i, int
 #pragma unroll
         for (int b = 0; b < 4; b++) {
             float by = PLAIN || !c.dropped ? 1.0f : kept >> b & 1 ? c.kept : 0.0f;
-            use(a, b, meet<PLAIN>(c, s, h, i + line + a, j + first + b, rows[line + a], t.dots[a][b], t.dw[a][b], by));
+            use(a, b, gradient_of_pair<PLAIN>(c, s, h, i + line + a, j + first + b, rows[line + a], t.dots[a][b], t.dw[a][b], by));
         }
     }
 }
 
 template <typename function>
-MHA_DEVICE void meet_all(const general &c, const sequence &s, int h, int i, int j, const row_facts *rows,
+MHA_DEVICE void gradients_of_pairs(const general &c, const sequence &s, int h, int i, int j, const row_facts *rows,
                          const tile_facts &t, function use)
 {
-    if (is_plain(c) && !c.dropped) meet_tile<true>(c, s, h, i, j, rows, t, use);
-    else meet_tile<false>(c, s, h, i, j, rows, t, use);
+    if (is_plain(c) && !c.dropped) gradients_of_tile<true>(c, s, h, i, j, rows, t, use);
+    else gradients_of_tile<false>(c, s, h, i, j, rows, t, use);
 }
 
 MHA_DEVICE void bring_facts(row_facts *rows, const general &c, const sequence &s, int h, int i)
@@ -135,7 +135,7 @@ template <int N> MHA_DEVICE void gradient_of_rows(const general &c, workspace &w
     for (int j = r.low / TILE * TILE; j < r.high; j += TILE) {
         tile_facts t;
         multiply_tile(c, w, s, h, i, j, t);
-        meet_all(c, s, h, i, j, rows, t, [&](int a, int b, const meeting<float> &m) {
+        gradients_of_pairs(c, s, h, i, j, rows, t, [&](int a, int b, const pair_gradient<float> &m) {
             if (c.slopes.data && m.visible)
                 slope[a] -= m.score * (float)llabs(i + 4 * y + a + s.offset - (j + 4 * x + b));
             t.dots[a][b] = m.score * m.slope;
@@ -216,7 +216,7 @@ template <int N> MHA_DEVICE void gradient_of_keys(const general &c, workspace &w
             if (threadIdx.x == 0) t.h = h, t.i = i;
             bring_facts(rows, c, t.s, h, i);
             multiply_tile(c, w, t.s, t.h, t.i, t.j, m);
-            meet_all(c, t.s, t.h, t.i, t.j, rows, m, [&](int a, int b, const meeting<float> &one) {
+            gradients_of_pairs(c, t.s, t.h, t.i, t.j, rows, m, [&](int a, int b, const pair_gradient<float> &one) {
                 m.dots[a][b] = one.value;
                 m.dw[a][b] = one.score * one.slope;
             });
@@ -267,9 +267,9 @@ MHA_DEVICE void gradient_of_bias(const general &c, workspace &w, const piece &ow
                     tile_facts f;
                     bring_facts(rows, c, s, h, i);
                     multiply_tile(c, w, s, h, i, j, f);
-                    meet_tile<false>(c, s, h, i, j, rows, f, [&](int a, int n, const meeting<float> &m) {
+                    gradients_of_tile<false>(c, s, h, i, j, rows, f, [&](int a, int n, const pair_gradient<float> &m) {
                         bool lost = m.visible && !isfinite(m.score);
-                        sum[a][n] += lost ? exact_meeting(c, s, h, i + 4 * y + a, j + 4 * x + n).score : m.score;
+                        sum[a][n] += lost ? exact_gradient_of_pair(c, s, h, i + 4 * y + a, j + 4 * x + n).score : m.score;
                     });
                 }
             }

@@ -357,7 +357,7 @@ MHA_DEVICE void load_matrices(uint32_t (&x)[4], uint32_t at)
 }
 
 /* The same with rows and columns exchanged. */
-MHA_DEVICE void load_matrices_turned(uint32_t (&x)[4], uint32_t at)
+MHA_DEVICE void load_matrices_transposed(uint32_t (&x)[4], uint32_t at)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -366,7 +366,7 @@ MHA_DEVICE void load_matrices_turned(uint32_t (&x)[4], uint32_t at)
 }
 
 /* Two of them; lanes 0 to 15 give the addresses of their rows. */
-MHA_DEVICE void load_matrices_turned(uint32_t (&x)[2], uint32_t row)
+MHA_DEVICE void load_matrices_transposed(uint32_t (&x)[2], uint32_t row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "r"(row));
 }
@@ -379,7 +379,7 @@ MHA_DEVICE void store_matrices(uint32_t row, uint32_t a, uint32_t b, uint32_t c,
                  : "memory");
 }
 
-MHA_DEVICE void store_matrices_turned(uint32_t row, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
+MHA_DEVICE void store_matrices_transposed(uint32_t row, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a), "r"(b),
                  "r"(c), "r"(d)

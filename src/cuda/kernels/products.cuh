@@ -1,7 +1,7 @@
 /* sums (64,N) = or += a (64,16) b (16,N) by one warpgroup, asynchronously; `add` 0: from zero.
  *
  *   product_shared      a (64,16) and b (N,16) lie in shared memory, both in rows of the summed axis
- *   product_turned      the same, but b (16,N) in rows of the other axis
+ *   product_transposed      the same, but b (16,N) in rows of the other axis
  *   product_rows        a lies in registers, b (N,16) in shared memory in rows of the summed axis
  *   product_registers   the same, but b (16,N) in rows of the other axis
  *   product_any         both in shared memory; A and B say whether a (16,64) or b (16,N) lies in rows of the other axis
@@ -71,7 +71,7 @@
 /* clang-format on */
 
 template <typename T, int COUNT> MHA_DEVICE void product_shared(float (&s)[COUNT], uint64_t a, uint64_t b, int add);
-template <typename T, int COUNT> MHA_DEVICE void product_turned(float (&s)[COUNT], uint64_t a, uint64_t b, int add);
+template <typename T, int COUNT> MHA_DEVICE void product_transposed(float (&s)[COUNT], uint64_t a, uint64_t b, int add);
 template <typename T, int COUNT> MHA_DEVICE void product_rows(float (&s)[COUNT], const uint32_t *a, uint64_t b, int add);
 template <typename T, int COUNT>
 MHA_DEVICE void product_registers(float (&s)[COUNT], const uint32_t *a, uint64_t b, int add);
@@ -90,8 +90,8 @@ PRODUCT_SHARED(product_shared, 0, 112, 56, __nv_bfloat16, "bf16", 56, 57, 58)
 PRODUCT_SHARED(product_shared, 0, 112, 56, __half, "f16", 56, 57, 58)
 PRODUCT_SHARED(product_shared, 0, 128, 64, __nv_bfloat16, "bf16", 64, 65, 66)
 PRODUCT_SHARED(product_shared, 0, 128, 64, __half, "f16", 64, 65, 66)
-PRODUCT_SHARED(product_turned, 1, 64, 32, __nv_bfloat16, "bf16", 32, 33, 34)
-PRODUCT_SHARED(product_turned, 1, 64, 32, __half, "f16", 32, 33, 34)
+PRODUCT_SHARED(product_transposed, 1, 64, 32, __nv_bfloat16, "bf16", 32, 33, 34)
+PRODUCT_SHARED(product_transposed, 1, 64, 32, __half, "f16", 32, 33, 34)
 PRODUCT_REGISTERS(product_rows, 0, 64, 32, __nv_bfloat16, "bf16", 32, 33, 34, 35, 36, 37)
 PRODUCT_REGISTERS(product_rows, 0, 64, 32, __half, "f16", 32, 33, 34, 35, 36, 37)
 PRODUCT_REGISTERS(product_rows, 0, 128, 64, __nv_bfloat16, "bf16", 64, 65, 66, 67, 68, 69)

@@ -4,6 +4,7 @@
 #define MHA_CUDA_SEQUENCES_CUH
 
 #include "elements.cuh"
+#include "window.h"
 
 MHA_DEVICE int64_t integer(const view &t, int64_t n)
 {
@@ -11,7 +12,7 @@ MHA_DEVICE int64_t integer(const view &t, int64_t n)
     return ((const int64_t *)t.data)[n * t.stride[0]];
 }
 
-MHA_DEVICE int64_t limit(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+MHA_DEVICE int64_t limit(int64_t x, int64_t low, int64_t high) { return mha_cuda_limit(x, low, high); }
 
 struct sequence {
     int b, queries, length;   /* without padding */

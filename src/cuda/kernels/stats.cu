@@ -7,7 +7,7 @@
  * With u = p_a + p_b, m = u / 2, and L the sum of p log p, a pair of heads needs one logarithm for each two weights:
  *
  *     sum of p_a log(p_a / m) + p_b log(p_b / m)  =  L_a + L_b - sum of u log u + log(2) sum of u */
-#include "attention/statistics.h"
+#include "stats.h"
 #include "exact.cuh"
 
 namespace

@@ -9,7 +9,7 @@
  * For each weight: one multiply-add and one exponential for p, four operations for sums of rows (p, p log p, p p, p d), half of one
  * for the maximum, and some two for what its key receives: sums over the 32 rows of a warp by exchange between lanes go to a ring of
  * SLOTS in shared memory; two warps of the first warpgroup add up those of all warps, in fixed point into memory. */
-#include "attention/statistics.h"
+#include "stats.h"
 #include "careful.cuh"
 #include "exact.cuh"
 
@@ -254,11 +254,7 @@ MHA_DEVICE void fold(double (*sums)[COMPUTE], row_sums &b)
 MHA_DEVICE place_of_rows find_rows(const stats &c, const sequence &s, int h, int row)
 {
     enum { FAR = 4096 }; /* beyond the ends of keys, whatever is added */
-    place_of_rows r = {row, {-FAR, s.length}, (float)s.offset, {}};
-    int64_t position = row + s.offset;
-    if (c.g.causal) r.keys.high = (int)limit(position + 1, -FAR, r.keys.high);
-    if (c.g.window_right >= 0) r.keys.high = (int)limit(position + c.g.window_right + 1, -FAR, r.keys.high);
-    if (c.g.window_left >= 0) r.keys.low = (int)limit(position - c.g.window_left, -FAR, s.length);
+    place_of_rows r = {row, mha_cuda_visible_keys<-FAR>(c.g, s, row), (float)s.offset, {}};
 #pragma unroll
     for (int n = 0; n < 4; n++) {
         int i = row + n / 2 * 64 + n % 2 * 8;

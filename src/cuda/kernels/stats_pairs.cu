@@ -8,7 +8,7 @@
  * that does 16 in a cycle.
  *
  * Sums are float32 over 2048 keys and float64 beyond. Tiles with scores that are not finite are left to stats_pairs. */
-#include "attention/statistics.h"
+#include "stats.h"
 #include "careful.cuh"
 #include "general.cuh"
 
@@ -36,7 +36,7 @@ struct pass {
     MHA_DEVICE int heads(int H) const { return other == one ? min(4, H - one) : min((int)HEADS, 4 + H - other); }
 };
 
-/* Pass n of all: pairs of fours, and the last four alone if their number is odd. A four meets its own heads in the pass
+/* Pass n of all: pairs of fours, and the last four alone if their number is odd. A four is compared with its own heads in the pass
  * with its neighbour. */
 MHA_DEVICE pass pass_of(int n, int H)
 {

@@ -30,7 +30,7 @@
 #define __forceinline__ inline
 #define __align__(n)    __attribute__((aligned(n)))
 
-#include "kernels/inline.cuh"
+#include "inline.cuh"
 
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
@@ -262,8 +262,8 @@ MHA_DEVICE void fetches_wait_but_last(void) { machine::fetches_wait(1); }
 
 /* ---- Matrices of 8 x 8 ------------------------------------------------------------------------------------------ */
 
-/* Each lane has two neighbours of a row: those of lane / 4, and, of a matrix that is turned, of a column. */
-template <int N> MHA_DEVICE void load_matrices_of(uint32_t (&x)[N], uint32_t row, bool turned)
+/* Each lane has two neighbours of a row: those of lane / 4, and, of a matrix that is transposed, of a column. */
+template <int N> MHA_DEVICE void load_matrices_of(uint32_t (&x)[N], uint32_t row, bool transposed)
 {
     const machine::shown *all = machine::meet(~0u, {{row}});
     int lane = threadIdx.x % 32, line = lane / 4, first = lane % 4 * 2;
@@ -271,21 +271,21 @@ template <int N> MHA_DEVICE void load_matrices_of(uint32_t (&x)[N], uint32_t row
         uint16_t both[2];
         for (int k = 0; k < 2; k++)
             both[k] =
-                get_from<uint16_t>(all[8 * n + (turned ? first + k : line)].x[0] + 2 * (turned ? line : first + k));
+                get_from<uint16_t>(all[8 * n + (transposed ? first + k : line)].x[0] + 2 * (transposed ? line : first + k));
         x[n] = both[0] | (uint32_t)both[1] << 16;
     }
 }
 
 MHA_DEVICE void load_matrices(uint32_t (&x)[4], uint32_t at) { load_matrices_of(x, at, false); }
-template <int N> MHA_DEVICE void load_matrices_turned(uint32_t (&x)[N], uint32_t at) { load_matrices_of(x, at, true); }
+template <int N> MHA_DEVICE void load_matrices_transposed(uint32_t (&x)[N], uint32_t at) { load_matrices_of(x, at, true); }
 
-MHA_DEVICE void store_matrices_of(uint32_t row, const uint32_t (&x)[4], bool turned)
+MHA_DEVICE void store_matrices_of(uint32_t row, const uint32_t (&x)[4], bool transposed)
 {
     const machine::shown *all = machine::meet(~0u, {{row}});
     int lane = threadIdx.x % 32, line = lane / 4, first = lane % 4 * 2;
     for (int n = 0; n < 4; n++)
         for (int k = 0; k < 2; k++)
-            put_to<uint16_t>(all[8 * n + (turned ? first + k : line)].x[0] + 2 * (turned ? line : first + k),
+            put_to<uint16_t>(all[8 * n + (transposed ? first + k : line)].x[0] + 2 * (transposed ? line : first + k),
                              x[n] >> 16 * k);
     machine::meet(~0u, {}); /* all of a matrix is written at once */
 }
@@ -294,7 +294,7 @@ MHA_DEVICE void store_matrices(uint32_t row, uint32_t a, uint32_t b, uint32_t c,
 {
     store_matrices_of(row, {a, b, c, d}, false);
 }
-MHA_DEVICE void store_matrices_turned(uint32_t row, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
+MHA_DEVICE void store_matrices_transposed(uint32_t row, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
     store_matrices_of(row, {a, b, c, d}, true);
 }
@@ -327,25 +327,25 @@ template <int PENDING> MHA_DEVICE void products_wait(void) { machine::products_w
 template <int N> MHA_DEVICE void touch(float (&)[N]) {}
 
 template <typename T, int COUNT>
-MHA_DEVICE machine::product product_to(float (&s)[COUNT], uint64_t b, bool b_turned, bool add)
+MHA_DEVICE machine::product product_to(float (&s)[COUNT], uint64_t b, bool b_transposed, bool add)
 {
     machine::product p = {};
-    p.sums = s, p.count = COUNT, p.half = std::is_same<T, __half>::value, p.b = b, p.b_turned = b_turned, p.add = add;
+    p.sums = s, p.count = COUNT, p.half = std::is_same<T, __half>::value, p.b = b, p.b_transposed = b_transposed, p.add = add;
     return p;
 }
 
 template <typename T, int COUNT>
-MHA_DEVICE void product_in_shared(float (&s)[COUNT], uint64_t a, bool a_turned, uint64_t b, bool b_turned, bool add)
+MHA_DEVICE void product_in_shared(float (&s)[COUNT], uint64_t a, bool a_transposed, uint64_t b, bool b_transposed, bool add)
 {
-    machine::product p = product_to<T>(s, b, b_turned, add);
-    p.a = a, p.a_turned = a_turned;
+    machine::product p = product_to<T>(s, b, b_transposed, add);
+    p.a = a, p.a_transposed = a_transposed;
     machine::multiply(p);
 }
 
 template <typename T, int COUNT>
-MHA_DEVICE void product_in_registers(float (&s)[COUNT], const uint32_t *a, uint64_t b, bool b_turned, bool add)
+MHA_DEVICE void product_in_registers(float (&s)[COUNT], const uint32_t *a, uint64_t b, bool b_transposed, bool add)
 {
-    machine::product p = product_to<T>(s, b, b_turned, add);
+    machine::product p = product_to<T>(s, b, b_transposed, add);
     const machine::shown *all = machine::meet(~0u, {{a[0], a[1], a[2], a[3]}});
     p.in_registers = true;
     for (int n = 0; n < 4; n++) memcpy(p.registers[n], all[threadIdx.x % 32 / 4 * 4 + n].x, sizeof p.registers[n]);
@@ -356,7 +356,7 @@ template <typename T, int COUNT> MHA_DEVICE void product_shared(float (&s)[COUNT
 {
     product_in_shared<T>(s, a, false, b, false, add);
 }
-template <typename T, int COUNT> MHA_DEVICE void product_turned(float (&s)[COUNT], uint64_t a, uint64_t b, int add)
+template <typename T, int COUNT> MHA_DEVICE void product_transposed(float (&s)[COUNT], uint64_t a, uint64_t b, int add)
 {
     product_in_shared<T>(s, a, false, b, true, add);
 }

@@ -73,13 +73,13 @@ void perform(const piece_load &p)
 
 enum { DEPTH = 16, LINES = 64, MOST = 256 }; /* numbers along the summed axis; rows and columns of a product */
 
-/* A number of a line of a factor: lines are rows of tiles or, turned, columns. */
-float number_at(uint64_t factor, bool turned, int line, int k, bool half)
+/* A number of a line of a factor: lines are rows of tiles or, transposed, columns. */
+float number_at(uint64_t factor, bool transposed, int line, int k, bool half)
 {
     auto field = [&](int bit) { return (uint32_t)(factor >> bit & 0x3fff) << 4; };
     const uint32_t first = field(0), panel = field(16), eight = field(32);
     const uint32_t place =
-        turned ? (uint32_t)(line / 64) * panel + (uint32_t)(k / 8) * eight + (uint32_t)(k % 8 * 128 + line % 64 * 2)
+        transposed ? (uint32_t)(line / 64) * panel + (uint32_t)(k / 8) * eight + (uint32_t)(k % 8 * 128 + line % 64 * 2)
                : (uint32_t)(line / 8) * eight + (uint32_t)(line % 8 * 128 + k * 2);
     uint16_t bits;
     memcpy(&bits, at(permuted(first + place)), sizeof bits);
@@ -106,13 +106,13 @@ void perform(const product *const (&parts)[GROUP], int first, int count)
     if (p.b >> 62 != 1 || (!p.in_registers && p.a >> 62 != 1))
         fail("a factor whose pieces are not in the order of tiles");
     for (int k = 0; k < DEPTH; k++)
-        for (int n = 0; n < columns; n++) b[k][n] = number_at(p.b, p.b_turned, n, k, p.half);
+        for (int n = 0; n < columns; n++) b[k][n] = number_at(p.b, p.b_transposed, n, k, p.half);
     for (int row = low; row < high; row++)
         for (int k = 0; k < DEPTH; k++) {
             const product &q = *parts[row / 16 * WARP + row % 8 * 4];
             a[row][k] = p.in_registers
                             ? number((uint16_t)(q.registers[k % 8 / 2][row % 16 / 8 + k / 8 * 2] >> k % 2 * 16), p.half)
-                            : number_at(p.a, p.a_turned, row, k, p.half);
+                            : number_at(p.a, p.a_transposed, row, k, p.half);
         }
     for (int n = first; n < first + count; n++)
         for_sums(p, n, [&](int i, int row, int column) { sums[row][column] = p.add ? parts[n]->sums[i] : 0; });

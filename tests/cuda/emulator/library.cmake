@@ -11,7 +11,7 @@ set_source_files_properties(${emulator}/engine.cpp PROPERTIES COMPILE_OPTIONS "-
 set_source_files_properties(${emulator}/driver.c PROPERTIES COMPILE_OPTIONS "-std=c11")
 # A longjmp to another stack is no error here, and products are not fused behind the back of kernels, which round as they are written.
 target_compile_options(mha_emulator PRIVATE -O2 -g1 -Wall -Wextra -Werror -Wno-psabi -U_FORTIFY_SOURCE -fno-strict-aliasing -ffp-contract=off)
-target_include_directories(mha_emulator PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/cuda
+target_include_directories(mha_emulator PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src
   ${PROJECT_SOURCE_DIR}/src/cuda/kernels ${PROJECT_SOURCE_DIR}/include)
 target_include_directories(mha_emulator SYSTEM PRIVATE ${MHA_CUDA_INCLUDE})
 target_link_libraries(mha_emulator PRIVATE ${CMAKE_DL_LIBS} m)

@@ -2,9 +2,9 @@
 #include "cuda/emulator/launch.h"
 #include "cuda/emulator/threads.h"
 
-#include "attention/decode.h"
-#include "attention/small.h"
-#include "attention/statistics.h"
+#include "decode.h"
+#include "small.h"
+#include "stats.h"
 #include "backward.h"
 #include "forward.h"
 #include "general.h"

@@ -70,7 +70,7 @@ void fetches_wait(int pending);
 struct product {
     float *sums;
     int count;
-    bool half, add, a_turned, b_turned, in_registers;
+    bool half, add, a_transposed, b_transposed, in_registers;
     uint64_t a, b;            /* factors in shared memory */
     uint32_t registers[4][4]; /* a, of the four lanes that have this thread's rows */
 };

@@ -151,7 +151,7 @@ MHA_DEVICE facts_of_tile facts_at(const mha_cuda_backward &c, const volatile par
 
 /* With options: S and dP of tile n, 64 rows at a time, become weights and dS. PLAIN: there are none. */
 template <typename T, int D, int QUERIES, kind KIND, bool PLAIN, typename S, typename WORK, typename F, typename G>
-MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k, uint64_t v, uint32_t (&p)[QUERIES / 4],
+MHA_DEVICE void scores_to_gradients(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k, uint64_t v, uint32_t (&p)[QUERIES / 4],
                      uint32_t (&ds)[QUERIES / 4], uint32_t n, int head, int q0, int who, F last_is_done, G free_last)
 {
     const volatile part_of_sequence &part = *s.part;
@@ -182,8 +182,8 @@ MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k
         if (!PLAIN && c.cap != 0) {
             products_wait<0>();
             touch(x), touch(y);
-            if (bits) meet_with_cap<T, QUERIES, KIND, KIND == MAPS>(x, y, own_p, own_ds, c, rows, t, maps);
-            else meet_with_cap<T, QUERIES, KIND, false>(x, y, own_p, own_ds, c, rows, t, maps);
+            if (bits) capped_scores_to_gradients<T, QUERIES, KIND, KIND == MAPS>(x, y, own_p, own_ds, c, rows, t, maps);
+            else capped_scores_to_gradients<T, QUERIES, KIND, false>(x, y, own_p, own_ds, c, rows, t, maps);
         } else {
             products_wait<1>();
             touch(x);
@@ -191,10 +191,10 @@ MHA_DEVICE void meet(S &s, const mha_cuda_backward &c, const WORK &w, uint64_t k
             else weigh<T, QUERIES, KIND, false>(x, c, rows, t, maps);
             products_wait<0>();
             touch(y);
-            if (PLAIN) grow_plain<T, QUERIES>(x, y, own_p, own_ds, rows);
-            else if (bits) grow<T, QUERIES, KIND, KIND == MAPS, KIND == MAPS>(x, y, own_p, own_ds, c, rows, maps);
-            else if (KIND == MAPS && c.dbias.data) grow<T, QUERIES, KIND, false, KIND == MAPS>(x, y, own_p, own_ds, c, rows, maps);
-            else grow<T, QUERIES, KIND, false, false>(x, y, own_p, own_ds, c, rows, maps);
+            if (PLAIN) gradients_of_scores_plain<T, QUERIES>(x, y, own_p, own_ds, rows);
+            else if (bits) gradients_of_scores<T, QUERIES, KIND, KIND == MAPS, KIND == MAPS>(x, y, own_p, own_ds, c, rows, maps);
+            else if (KIND == MAPS && c.dbias.data) gradients_of_scores<T, QUERIES, KIND, false, KIND == MAPS>(x, y, own_p, own_ds, c, rows, maps);
+            else gradients_of_scores<T, QUERIES, KIND, false, false>(x, y, own_p, own_ds, c, rows, maps);
         }
         if (bits) barrier_arrive(shared_address(&s.bits_empty[count % BIT_STAGES]));
         __syncwarp();
@@ -236,9 +236,9 @@ MHA_DEVICE bool add_shares(S &s, const mha_cuda_backward &c, const WORK &w, int 
 /* dQ of tile n - 1 is computed in the step of tile n, so that the warpgroups need not wait for each other's dS, and leaves in the next
  * step, when S of tile n + 1 is under way: the tensor cores should not wait for it. (In the first step its products are those of whatever
  * the memory holds, and are not used.) In order it leaves at once, which is 1 to 7 % faster with the few steps of brief sequences. */
-template <typename T, int D, int QUERIES, kind KIND, sums WAY, bool PLAIN, bool SHARES, typename WORK>
+template <typename T, int D, int QUERIES, kind KIND, sums SUMS, bool PLAIN, bool SHARES, typename WORK>
 MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const WORK &w, int who,
-                            uint32_t base, int turn)
+                            uint32_t base, int key_tile)
 {
     enum { STAGES = shared_memory<T, D, QUERIES, KIND>::STAGES, OWN = HALVES ? D / 2 : D }; /* columns of dK and dV */
     int thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32, first_key = HALVES ? 0 : who * 64;
@@ -247,11 +247,11 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
     /* Warpgroups that may begin a step together end up in step: both compute at the same time, and the tensor cores wait. Turns at S and
      * dP keep them apart, which saves 4 to 6 % with these kernels, 7 to 14 % with maps at D 64. With options at D 128, of unlike sequences,
      * and in order, they cost 2 to 7 %. */
-    enum { TURNS = WAY == INTEGERS && !HALVES && (KIND < OPTIONS || (KIND != SEQUENCES && D == 64)) };
-    enum { LATE = WAY == INTEGERS }; /* whether dQ leaves in the next step */
-    enum { AT_ONCE = WAY == ORDERED && KIND >= SEQUENCES }; /* where it goes is found when it leaves, for want of registers */
+    enum { TURNS = SUMS == INTEGERS && !HALVES && (KIND < OPTIONS || (KIND != SEQUENCES && D == 64)) };
+    enum { LATE = SUMS == INTEGERS }; /* whether dQ leaves in the next step */
+    enum { AT_ONCE = SUMS == ORDERED && KIND >= SEQUENCES }; /* where it goes is found when it leaves, for want of registers */
     enum { LANES = KIND < OPTIONS || (KIND == OPTIONS && D == 128) ? 32 : 1 }; /* where registers for it cost nothing else */
-    float head_power = WAY == INTEGERS ? power_of<KIND, LANES>(c, s.part, w.head, w.batch) : 1;
+    float head_power = SUMS == INTEGERS ? power_of<KIND, LANES>(c, s.part, w.head, w.batch) : 1;
     bool tail = w.first + KEYS > c.Tk;
     uint32_t p[QUERIES / 4], ds[QUERIES / 4];
     uint64_t k = factor(shared_address(s.k) + first_key * ROW_BYTES, 0);
@@ -266,7 +266,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
     /* The tile of rows behind the last: computed anew where there are no registers for it. */
     auto end_of_tiles = [&](void) {
         if (KIND >= OPTIONS) return w.from + w.count;
-        return KIND == FULL || WAY == ORDERED ? c.row_tiles : end_of_rows<QUERIES>(c, w.first);
+        return KIND == FULL || SUMS == ORDERED ? c.row_tiles : end_of_rows<QUERIES>(c, w.first);
     };
     /* dQ of tile n: 64 rows of it and 64 columns, a piece for each warpgroup or, of halves, the first or second of two. */
     auto piece_of = [&](int half) { return HALVES ? who * 2 + half : who; };
@@ -277,7 +277,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
         products_begin();
 #pragma unroll
         for (int i = 0; i < KEYS / 16; i++)
-            product_turned<T>(dq, a + i / 4 * (QUERIES * ROW_BYTES >> 4) + i % 4 * 2, b + i * (16 * ROW_BYTES >> 4),
+            product_transposed<T>(dq, a + i / 4 * (QUERIES * ROW_BYTES >> 4) + i % 4 * 2, b + i * (16 * ROW_BYTES >> 4),
                               i > 0);
         products_commit();
     };
@@ -315,7 +315,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
         put_dq<T, QUERIES>(c, x, dq_rows, rows, sent.tile, who);
     };
     auto send_dq = [&](int half) {
-        if (WAY == ORDERED) {
+        if (SUMS == ORDERED) {
             send_in_order();
             return;
         }
@@ -333,7 +333,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
     auto turn_to_last = [&](uint32_t at) {
         sent = last;
         number = (int)tile_number<KIND>(c, s.part, w.batch, last.head, last.tile);
-        if (WAY == ORDERED) return;
+        if (SUMS == ORDERED) return;
         const float *own = s.rows[at % STAGES] + POWER * QUERIES + (QUERIES == 128 ? who * 64 : 0) + warp * 16 + lane / 4;
         power[0] = own[0] * head_power, power[1] = own[8] * head_power;
         after_power = zero_after(own[0], own[8]);
@@ -358,7 +358,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
             if (n > 0 && lane == 0) barrier_arrive(shared_address(&s.empty[(at - 1) % STAGES]) + after_power);
         };
         if constexpr (KIND >= OPTIONS) {
-            meet<T, D, QUERIES, KIND, PLAIN>(s, c, w, k, v, p, ds, at, here.head, q0, who, last_is_done, free_last);
+            scores_to_gradients<T, D, QUERIES, KIND, PLAIN>(s, c, w, k, v, p, ds, at, here.head, q0, who, last_is_done, free_last);
         } else {
             float x[QUERIES / 2], y[QUERIES / 2];
             scores<T, D, QUERIES>(x, k, factor(shared_address(s.q[stage]), 0));
@@ -408,7 +408,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
 #pragma unroll
         for (int b = 0; b < QUERIES / 8; b += 2) {
             if (HALVES && b / (QUERIES / 16) != who) continue; /* both have all of it */
-            store_matrices_turned(row + b * 8 * ROW_BYTES, ds[2 * b], ds[2 * b + 1], ds[2 * b + 2], ds[2 * b + 3]);
+            store_matrices_transposed(row + b * 8 * ROW_BYTES, ds[2 * b], ds[2 * b + 1], ds[2 * b + 2], ds[2 * b + 3]);
         }
         publish_shared();
         __syncwarp();
@@ -436,7 +436,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
         here = next_place(w, here, end_of_tiles());
     };
 
-    barrier_wait(shared_address(&s.keys_full), turn % 2);
+    barrier_wait(shared_address(&s.keys_full), key_tile % 2);
     if constexpr (KIND >= SEQUENCES) {
         int there = s.part->length - w.first; /* what lies behind the keys of the sequence may be anything */
         if (total > 0 && there < KEYS) {
@@ -457,7 +457,7 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
             products_wait<0>();
             touch(dk), touch(dq);
             keep(ds);
-            if (WAY == ORDERED) {
+            if (SUMS == ORDERED) {
                 if (lane == 0) barrier_arrive(shared_address(&s.empty[at % STAGES]));
                 if (lane == 0) barrier_arrive(shared_address(&s.ds_empty[at % 2]));
             }
@@ -466,13 +466,13 @@ MHA_DEVICE void compute_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cud
         group_sync(ALL, CONSUMERS * GROUP);
     }
     /* Results leave through the memory of K and V, or that of dS if it has room for them: the next keys may then come meanwhile. */
-    enum { MEANWHILE = WAY == ORDERED && D <= QUERIES };
+    enum { MEANWHILE = SUMS == ORDERED && D <= QUERIES };
     uint32_t for_dk = shared_address(MEANWHILE ? s.ds[0] : s.k), for_dv = MEANWHILE ? for_dk + KEYS * D * 2 : shared_address(s.v);
     if (MEANWHILE && thread == 0) barrier_arrive(shared_address(&s.keys_empty));
     if (SHARES && w.sharers > 1 && !add_shares<OWN>(s, c, w, who, dk, dv)) return;
     put_rows<T, OWN, KIND>(c, w, s.part, who, false, for_dk, dk, c.scale);
     put_rows<T, OWN, KIND>(c, w, s.part, who, true, for_dv, dv, KIND == MAPS ? c.kept : 1);
-    if (WAY == INTEGERS) {
+    if (SUMS == INTEGERS) {
         if (who == 0 && thread == 0) c.powers[w.batch * c.G + w.head] = head_power;
         if (thread == 0) copies_wait();
     } else {
@@ -487,17 +487,17 @@ template <int QUERIES, kind KIND, typename F>
 MHA_DEVICE void in_order(const mha_cuda_backward &c, const volatile mha_cuda_share &own, const volatile part_of_sequence &part, F each)
 {
     uint32_t base = 0;
-    for (int turn = 0; turn < own.count && own.first + turn < tiles_in_order<KIND>(c, part, true); turn++) {
-        work w = work_in_order<QUERIES, KIND>(c, part, own.head, own.first + turn);
-        each(w, base, turn);
-        base += c.H / c.G * work_in_order<QUERIES, KIND>(c, part, own.head, own.first + turn).count; /* anew: registers */
+    for (int key_tile = 0; key_tile < own.count && own.first + key_tile < tiles_in_order<KIND>(c, part, true); key_tile++) {
+        work w = work_in_order<QUERIES, KIND>(c, part, own.head, own.first + key_tile);
+        each(w, base, key_tile);
+        base += c.H / c.G * work_in_order<QUERIES, KIND>(c, part, own.head, own.first + key_tile).count; /* anew: registers */
     }
 }
 
 /* PLAIN: sequences have nothing else that only kernels with options do. SHARES: blocks may share a tile of keys; where that is decided when
  * the kernel is compiled, its loop is 4 to 9 % faster, because the compiler orders it otherwise. */
-template <typename T, int D, int QUERIES, kind KIND, sums WAY = INTEGERS, bool PLAIN = KIND == SEQUENCES,
-          bool SHARES = WAY == INTEGERS && !HALVES && KIND >= OPTIONS>
+template <typename T, int D, int QUERIES, kind KIND, sums SUMS = INTEGERS, bool PLAIN = KIND == SEQUENCES,
+          bool SHARES = SUMS == INTEGERS && !HALVES && KIND >= OPTIONS>
 MHA_DEVICE void run(const mha_cuda_backward &c)
 {
     unsigned char *memory = dynamic_memory<1024>();
@@ -520,19 +520,19 @@ MHA_DEVICE void run(const mha_cuda_backward &c)
             barrier_make(shared_address(&s.bits_full[i]), BIT_FINDERS);
             barrier_make(shared_address(&s.bits_empty[i]), CONSUMERS * GROUP);
         }
-        if (WAY == ORDERED) s.share = mha_cuda_share_of(blockIdx.x, c.G * c.B, c.ordered_tiles, c.parts);
+        if (SUMS == ORDERED) s.share = mha_cuda_share_of(blockIdx.x, c.G * c.B, c.ordered_tiles, c.parts);
         barriers_made();
         publish_shared();
     }
     __syncthreads();
     let_next_start();
-    if constexpr (KIND >= SEQUENCES && WAY == ORDERED) {
+    if constexpr (KIND >= SEQUENCES && SUMS == ORDERED) {
         if (threadIdx.x == 0) {
             s.part->b = s.share.head / c.G;
             put_part(*s.part, c, sequence_at(c, s.part->b), QUERIES);
         }
         __syncthreads();
-        if (way_of(c, *s.part) != MHA_CUDA_BY_ORDER) {
+        if (method_of(c, *s.part) != MHA_CUDA_BY_ORDER) {
             wait_for_last(); /* or this kernel could end before the one before it, and the next one begin */
             return;
         }
@@ -542,20 +542,20 @@ MHA_DEVICE void run(const mha_cuda_backward &c)
     }
     wait_for_last();
     const int who = (int)uniform(threadIdx.x / GROUP) - 1;
-    if constexpr (WAY == ORDERED) {
+    if constexpr (SUMS == ORDERED) {
         if (threadIdx.x < GROUP) {
             registers_give<FEW>();
             if (threadIdx.x == 0)
                 in_order<QUERIES, KIND>(
-                    c, s.share, *s.part, [&](const work &w, uint32_t base, int turn) { copy_turn(s, c, w, base, turn); });
+                    c, s.share, *s.part, [&](const work &w, uint32_t base, int key_tile) { copy_key_tile(s, c, w, base, key_tile); });
         } else {
             registers_take<MANY>();
-            in_order<QUERIES, KIND>(c, s.share, *s.part, [&](const work &w, uint32_t base, int turn) {
+            in_order<QUERIES, KIND>(c, s.share, *s.part, [&](const work &w, uint32_t base, int key_tile) {
                 if constexpr (KIND >= SEQUENCES) { /* for want of registers */
                     if (threadIdx.x == GROUP) s.own = w;
                     group_sync(ALL, CONSUMERS * GROUP);
-                    compute_all<T, D, QUERIES, KIND, ORDERED, PLAIN, false, volatile work>(s, c, s.own, who, base, turn);
-                } else compute_all<T, D, QUERIES, KIND, ORDERED, PLAIN, false>(s, c, w, who, base, turn);
+                    compute_all<T, D, QUERIES, KIND, ORDERED, PLAIN, false, volatile work>(s, c, s.own, who, base, key_tile);
+                } else compute_all<T, D, QUERIES, KIND, ORDERED, PLAIN, false>(s, c, w, who, base, key_tile);
             });
             if (threadIdx.x % GROUP == 0) copies_wait();
         }

@@ -50,8 +50,8 @@ template <int QUERIES> MHA_DEVICE work work_of_part(const mha_cuda_backward &c, 
     work w = {p.tile * KEYS, place.head, p.b};
     if (p.b >= c.B || own >= sharers) w.count = -1;
     if (w.count < 0) return w;
-    const mha_cuda_way way = way_of(c, p);
-    if (way == MHA_CUDA_BY_SMALL_HEADS || (way == MHA_CUDA_BY_ORDER && w.first < p.length)) w.count = -1;
+    const mha_cuda_method method = method_of(c, p);
+    if (method == MHA_CUDA_BY_SMALL_HEADS || (method == MHA_CUDA_BY_ORDER && w.first < p.length)) w.count = -1;
     if (w.count < 0) return w;
     if (w.first >= p.length) {
         share_heads(w, c, own, sharers, 0);
@@ -214,16 +214,16 @@ MHA_DEVICE void copy_all(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_b
         }
 }
 
-/* The same for number `turn` of the key tiles of a block, which has copied `base` tiles of rows before. The first tile of
+/* The same for key tile `key_tile` of a block, which has copied `base` tiles of rows before. The first tile of
  * rows comes before the keys, for which it need not wait. */
 template <typename T, int D, int QUERIES, kind KIND>
-MHA_DEVICE void copy_turn(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const work &w, uint32_t base,
-                          int turn)
+MHA_DEVICE void copy_key_tile(shared_memory<T, D, QUERIES, KIND> &s, const mha_cuda_backward &c, const work &w, uint32_t base,
+                          int key_tile)
 {
     int total = w.heads * w.count;
     for (int n = 0; n <= max(1, total); n++) {
         if (n == 1) {
-            barrier_wait(shared_address(&s.keys_empty), turn % 2 ^ 1);
+            barrier_wait(shared_address(&s.keys_empty), key_tile % 2 ^ 1);
             copy_keys(s, c, w);
         }
         if (n < total) copy_rows(s, c, w.batch, w.query_head + n / w.count, tile_at(w, n % w.count), base + n);

@@ -1,6 +1,6 @@
 /* Gradients of attention of float32 tensors with up to 128 columns, whose rows see keys by position (f32.cuh): of rows (dQ) and of keys
- * (dK and dV) in kernels of their own, which both compute weights, so that no sums of different blocks meet. What they need of rows
- * is in c.rows (general_backward.cu). Blocks meet two or three times a tile; tiles come while others are multiplied. */
+ * (dK and dV) in kernels of their own, which both compute weights, so that no two blocks add to the same sum. What they need of rows
+ * is in c.rows (general_backward.cu). Threads synchronize two or three times a tile; tiles come while others are multiplied. */
 #include "exact_backward.cuh"
 #include "f32.cuh"
 #include <stddef.h>
@@ -21,7 +21,7 @@ template <int WIDTH, int ROW_COUNT> struct memory {
     range keys[ROW_COUNT];   /* that rows may see */
     sequence s;
     bool lost[LINES];           /* lines that have to be computed in float64 */
-    bool lost_others[OTHERS]; /* others that are not finite, if not all own lines meet them */
+    bool lost_others[OTHERS]; /* others that are not finite, if not all own lines scores_to_gradients them */
 };
 
 /* Brings what is known of `count` rows from row i on. */
@@ -41,7 +41,7 @@ MHA_DEVICE void bring_rows(float4 *facts, range *keys, const general &c, const s
 /* From q . k and dO . v to weights and gradients by scores (without the scale), in a tile whose keys begin at j. Own lines are rows or
  * keys. ALL: its rows see all of its keys. */
 template <bool ROWS, bool ALL>
-MHA_DEVICE void meet(const float4 *facts, const range *keys, float scale, int j, float (&x)[OWN_LINES][OWN_OTHERS],
+MHA_DEVICE void scores_to_gradients(const float4 *facts, const range *keys, float scale, int j, float (&x)[OWN_LINES][OWN_OTHERS],
                      float (&y)[OWN_LINES][OWN_OTHERS])
 {
 #pragma unroll
@@ -57,11 +57,11 @@ MHA_DEVICE void meet(const float4 *facts, const range *keys, float scale, int j,
 }
 
 template <bool ROWS>
-MHA_DEVICE void meet(bool all, const float4 *facts, const range *keys, float scale, int j, float (&x)[OWN_LINES][OWN_OTHERS],
+MHA_DEVICE void scores_to_gradients(bool all, const float4 *facts, const range *keys, float scale, int j, float (&x)[OWN_LINES][OWN_OTHERS],
                      float (&y)[OWN_LINES][OWN_OTHERS])
 {
-    if (all) meet<ROWS, true>(facts, keys, scale, j, x, y);
-    else meet<ROWS, false>(facts, keys, scale, j, x, y);
+    if (all) scores_to_gradients<ROWS, true>(facts, keys, scale, j, x, y);
+    else scores_to_gradients<ROWS, false>(facts, keys, scale, j, x, y);
 }
 
 /* sums += weights times a tile. Sums of a tile are added up, so that long rows lose little. */
@@ -151,7 +151,7 @@ template <int WIDTH> MHA_DEVICE void gradient_of_rows(const general &c)
         __syncthreads();
         if (j + OTHERS < high) bring_keys<BLOCK>(m.others[1], c.v, m.s, g, j + OTHERS, c.E);
         multiply_lines(m.own[0], m.others[0], x, c.D);
-        meet<true>(seen, m.facts, m.keys, c.scale, j, x, y);
+        scores_to_gradients<true>(seen, m.facts, m.keys, c.scale, j, x, y);
         if (!seen) lose_lines<true>(m.lost_others, m.keys, j, y);
         add_tile(m.weights, y, m.others[0], dq);
     }
@@ -230,7 +230,7 @@ template <int WIDTH> MHA_DEVICE void gradient_of_keys(const general &c)
         if (!seen) clear_lost<BLOCK>(m.others[0], m.lost_others, true);
         __syncthreads();
         multiply_lines(m.own[0], m.others[0], x, c.D);
-        meet<false>(seen, m.facts, m.keys, c.scale, at.j, x, y);
+        scores_to_gradients<false>(seen, m.facts, m.keys, c.scale, at.j, x, y);
         if (!seen) lose_lines<false>(m.lost_others, m.keys, at.j, x), lose_lines<false>(m.lost_others, m.keys, at.j, y);
         if (c.dv.data) add_tile_in_parts(m.weights, x, m.others[1], dv);
         __syncthreads();

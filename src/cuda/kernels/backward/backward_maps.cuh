@@ -73,7 +73,7 @@ template <typename T> MHA_DEVICE void bias_of_halves(float (&add)[4], uint32_t t
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x % GROUP / 32, who = threadIdx.x / GROUP - 1, piece = warp * 2 + lane / 8 % 2;
     uint32_t x[2];
-    load_matrices_turned(x, tile + who * MAP_PANEL + (8 * b + lane % 8) * ROW_BYTES + (piece ^ lane % 8) * 16);
+    load_matrices_transposed(x, tile + who * MAP_PANEL + (8 * b + lane % 8) * ROW_BYTES + (piece ^ lane % 8) * 16);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         float2 both = pair_of<T>::get(x[i]);

@@ -81,7 +81,7 @@ MHA_DEVICE void weigh(float (&x)[32], const mha_cuda_backward &c, const float *r
 /* They become p, and with products y = dP dS. OF_BIAS: the gradient of the bias may be asked for. Where it is not, a branch for it would
  * still keep the steps of this apart, which costs 14 % at D 64. */
 template <typename T, int QUERIES, kind KIND, bool BITS, bool OF_BIAS>
-MHA_DEVICE void grow(const float (&weight)[32], const float (&y)[32], uint32_t *p, uint32_t *ds, const mha_cuda_backward &c,
+MHA_DEVICE void gradients_of_scores(const float (&weight)[32], const float (&y)[32], uint32_t *p, uint32_t *ds, const mha_cuda_backward &c,
                      const float *rows, const maps_of_tile &maps)
 {
 #pragma unroll
@@ -108,7 +108,7 @@ MHA_DEVICE void grow(const float (&weight)[32], const float (&y)[32], uint32_t *
 
 /* The same as the plain kernels have it, dS from weights of 16 bits: for sequences that would have them alone. */
 template <typename T, int QUERIES>
-MHA_DEVICE void grow_plain(const float (&weight)[32], const float (&y)[32], uint32_t *p, uint32_t *ds, const float *rows)
+MHA_DEVICE void gradients_of_scores_plain(const float (&weight)[32], const float (&y)[32], uint32_t *p, uint32_t *ds, const float *rows)
 {
 #pragma unroll
     for (int b = 0; b < 8; b++) {
@@ -124,7 +124,7 @@ MHA_DEVICE void grow_plain(const float (&weight)[32], const float (&y)[32], uint
 
 /* With a softcap, of which dS needs the slope: both at once. */
 template <typename T, int QUERIES, kind KIND, bool BITS>
-MHA_DEVICE void meet_with_cap(const float (&x)[32], const float (&y)[32], uint32_t *p, uint32_t *ds,
+MHA_DEVICE void capped_scores_to_gradients(const float (&x)[32], const float (&y)[32], uint32_t *p, uint32_t *ds,
                               const mha_cuda_backward &c, const float *rows, const facts_of_tile &t, const maps_of_tile &maps)
 {
 #pragma unroll

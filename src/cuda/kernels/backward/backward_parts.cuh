@@ -60,9 +60,9 @@ MHA_DEVICE sequence sequence_at(const mha_cuda_backward &c, int b)
     return find_sequence(c, c.query_rows, c.key_rows, b);
 }
 
-MHA_DEVICE mha_cuda_way way_of(const mha_cuda_backward &c, const volatile part_of_sequence &p)
+MHA_DEVICE mha_cuda_method method_of(const mha_cuda_backward &c, const volatile part_of_sequence &p)
 {
-    return mha_cuda_way_of(c.ways, p.queries, p.length);
+    return mha_cuda_method_of(c.limits, p.queries, p.length);
 }
 
 /* What is known of sequence p.b, by one thread. */
@@ -73,9 +73,8 @@ MHA_DEVICE void put_part(volatile part_of_sequence &p, const mha_cuda_backward &
     p.query_row = (int)s.query_row, p.key_row = (int)s.key_row;
     p.query_batch = s.query_batch, p.key_batch = s.key_batch;
     p.offset = (int)limit(s.offset, -far, far);
-    /* Within its own rows and keys: whether slopes are ramps follows from them, and does not depend on the batch. */
-    p.left = (int)(c.window_left < 0 ? -s.queries : limit(s.offset - c.window_left, -s.queries, s.length));
-    p.right = (int)(c.window_right < 0 ? s.length : limit(s.offset + c.window_right, -s.queries, s.length));
+    p.left = mha_cuda_left_edge(s.offset, c.window_left, s.queries, s.length);
+    p.right = mha_cuda_right_edge(s.offset, c.window_right, s.queries, s.length);
     p.row_slot = mha_cuda_first_slot(s.b, s.query_row, rows_of_tile, c.row_tiles, c.query_starts.data != nullptr);
     p.bound_slot = mha_cuda_first_slot(s.b, s.key_row, BOUND_KEYS, c.bound_tiles, c.key_starts.data != nullptr);
 }
@@ -164,15 +163,15 @@ MHA_DEVICE float power_of(const mha_cuda_backward &c, const volatile part_of_seq
 template <kind KIND>
 MHA_DEVICE int keys_seen(const mha_cuda_backward &c, const volatile part_of_sequence *p, int row)
 {
-    if (KIND >= SEQUENCES) return row < p->queries ? min(p->length, max(0, row + p->right + 1)) : 0;
-    return min(c.Tk, max(0, row + c.right + 1));
+    if (KIND >= SEQUENCES) return row < p->queries ? mha_cuda_end_of_keys(p->length, row, p->right) : 0;
+    return mha_cuda_end_of_keys(c.Tk, row, c.right);
 }
 
 template <kind KIND> MHA_DEVICE bool sees_any(const mha_cuda_backward &c, const volatile part_of_sequence *p, int row)
 {
     int left = c.left;
     if (KIND >= SEQUENCES) left = p->left; /* in one expression, c.left would be volatile, too */
-    return keys_seen<KIND>(c, p, row) > max(0, row + left);
+    return keys_seen<KIND>(c, p, row) > mha_cuda_first_key(row, left);
 }
 
 /* ---- Copies ----------------------------------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@ template <typename T, int D>
 __device__ __noinline__ double careful_lse(const mha_cuda_backward &c, int batch, int head, int row,
                                            const careful_row<D> &q)
 {
-    int own = head / (c.H / c.G), first = max(0, row + c.left), keys = keys_seen<FULL>(c, nullptr, row);
+    int own = head / (c.H / c.G), first = mha_cuda_first_key(row, c.left), keys = keys_seen<FULL>(c, nullptr, row);
     float lse = c.lse[((int64_t)batch * c.H + head) * c.Tq + row];
     double top = -INFINITY, sum = 0;
     if (!is_far(lse)) return (double)lse;
@@ -135,7 +135,7 @@ MHA_DEVICE float known_lse(const mha_cuda_backward &c, const part_of_sequence *p
 }
 
 /* A block for a tile of query rows. */
-template <typename T, int D, int QUERIES, kind KIND, sums WAY>
+template <typename T, int D, int QUERIES, kind KIND, sums SUMS>
 MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, const part_of_sequence *p, int tile, int head, int batch)
 {
     enum { LANES = D / 8, ROWS = 256 / LANES, PASSES = QUERIES / ROWS };
@@ -154,7 +154,7 @@ MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, const part_of_sequence 
         both[r][0] = load_eight<T>(c.out, where, head, before + row, lane * 8, c.E);
         both[r][1] = load_eight<T>(c.d_o, where, head, before + row, lane * 8, c.E);
     }
-    if (WAY == INTEGERS) { /* zeros for the warps of which a row is there */
+    if (SUMS == INTEGERS) { /* zeros for the warps of which a row is there */
         int4 *sums = (int4 *)(c.sums + number * QUERIES * D);
         int warp = threadIdx.x % (GROUP / 2) / 16;
 #pragma unroll
@@ -163,13 +163,13 @@ MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, const part_of_sequence 
             if (first + above < padded) sums[i + threadIdx.x] = make_int4(0, 0, 0, 0);
         }
     }
-    if ((WAY == ORDERED || KIND >= SEQUENCES) && threadIdx.x == 0) c.lost_rows[lost_place(c, batch, head, tile)] = 0;
-    if (WAY == ORDERED && tile == 0 && head % (c.H / c.G) == 0)
+    if ((SUMS == ORDERED || KIND >= SEQUENCES) && threadIdx.x == 0) c.lost_rows[lost_place(c, batch, head, tile)] = 0;
+    if (SUMS == ORDERED && tile == 0 && head % (c.H / c.G) == 0)
         for (int n = threadIdx.x; n < c.key_tiles; n += 256) c.lost_keys[(batch * c.G + head / (c.H / c.G)) * c.key_tiles + n] = 0;
     if (tile == 0 && head % (c.H / c.G) == 0 && threadIdx.x == 0) {
         int own = batch * c.G + head / (c.H / c.G);
         c.lost_heads[own] = 0;
-        if (WAY == INTEGERS) c.powers[own] = 1;
+        if (SUMS == INTEGERS) c.powers[own] = 1;
     }
     if (threadIdx.x < QUERIES) { /* while `out` and `dout` are on their way */
         int row = first + threadIdx.x;
@@ -186,12 +186,12 @@ MHA_DEVICE void prepare_rows(const mha_cuda_backward &c, const part_of_sequence 
             for (int i = 0; i < 8; i++) delta += o[i] * d[i], squares += d[i] * d[i];
         }
         delta = sum_lanes<LANES>(delta);
-        if (WAY == INTEGERS) squares = sum_lanes<LANES>(squares);
+        if (SUMS == INTEGERS) squares = sum_lanes<LANES>(squares);
         if (lane) continue;
         int exponent, at = r * ROWS + own;
         frexpf(sqrtf(squares), &exponent);
         rows[DELTA * QUERIES + at] = delta;
-        if (WAY == INTEGERS) rows[POWER * QUERIES + at] = exp2f((float)-exponent);
+        if (SUMS == INTEGERS) rows[POWER * QUERIES + at] = exp2f((float)-exponent);
     }
 }
 
@@ -211,10 +211,10 @@ template <typename T, int D, int QUERIES> MHA_DEVICE void prepare(const mha_cuda
 }
 
 /* The same for the tiles of sequences. */
-template <typename T, int D, int QUERIES, kind KIND, sums WAY> MHA_DEVICE void prepare_parts(const mha_cuda_backward &c)
+template <typename T, int D, int QUERIES, kind KIND, sums SUMS> MHA_DEVICE void prepare_parts(const mha_cuda_backward &c)
 {
     __shared__ part_of_sequence part;
-    int n = blockIdx.x, keys = WAY == INTEGERS ? c.G * c.bound_slots : 0;
+    int n = blockIdx.x, keys = SUMS == INTEGERS ? c.G * c.bound_slots : 0;
     bool of_keys = n < keys;
     wait_for_last();
     let_next_start();
@@ -224,7 +224,7 @@ template <typename T, int D, int QUERIES, kind KIND, sums WAY> MHA_DEVICE void p
     find_part(part, c, of_keys, n % slots, of_keys ? BOUND_KEYS : QUERIES, of_keys ? c.bound_tiles : c.row_tiles, QUERIES);
     if (part.b >= c.B) return;
     if (of_keys) bound_keys<T, D, KIND>(c, &part, part.tile, head, part.b);
-    else prepare_rows<T, D, QUERIES, KIND, WAY>(c, &part, part.tile, head, part.b);
+    else prepare_rows<T, D, QUERIES, KIND, SUMS>(c, &part, part.tile, head, part.b);
 }
 
 template <typename T, int D, int QUERIES> MHA_DEVICE void prepare_in_order(const mha_cuda_backward &c)
@@ -251,7 +251,7 @@ __device__ __noinline__ void rows_carefully(const mha_cuda_backward &c, int tile
 {
     int own = head / (c.H / c.G);
     for (int row = tile * QUERIES + threadIdx.x / 32; row < min(c.Tq, (tile + 1) * QUERIES); row += 8) {
-        int first = max(0, row + c.left), keys = keys_seen<FULL>(c, nullptr, row);
+        int first = mha_cuda_first_key(row, c.left), keys = keys_seen<FULL>(c, nullptr, row);
         careful_sum<D> sum = {{0}};
         careful_row<D> q = careful_load<T, D>(c.queries, batch, head, row, c.D);
         careful_row<D> d = careful_load<T, D>(c.d_o, batch, head, row, c.E);
@@ -274,7 +274,7 @@ MHA_DEVICE void key_carefully(const mha_cuda_backward &c, int key, int head, int
     careful_row<D> k = careful_load<T, D>(c.keys, batch, head, key, c.D);
     careful_row<D> v = careful_load<T, D>(c.values, batch, head, key, c.E);
     for (int n = head * group; n < (head + 1) * group; n++)
-        for (int row = max(0, key - c.right); row < min(c.Tq, key - c.left + 1); row++) {
+        for (int row = mha_cuda_first_row(key, c.right); row < mha_cuda_end_of_rows(c.Tq, key, c.left); row++) {
             careful_row<D> q = careful_load<T, D>(c.queries, batch, n, row, c.D);
             careful_row<D> d = careful_load<T, D>(c.d_o, batch, n, row, c.E);
             double lse = careful_lse<T, D>(c, batch, n, row, q);
@@ -299,26 +299,26 @@ __device__ __noinline__ void keys_carefully(const mha_cuda_backward &c, int tile
 
 /* Whether dQ of a tile of rows may be lost: one of the keys up to the last that it sees is not finite, or one of their
  * gradients, as it is where dS is. The same for all threads of the block. */
-template <int QUERIES, kind KIND, sums WAY>
+template <int QUERIES, kind KIND, sums SUMS>
 MHA_DEVICE bool is_lost_tile(const mha_cuda_backward &c, const part_of_sequence *p, int tile, int head, int batch)
 {
     int64_t own = (int64_t)batch * c.G + head / (c.H / c.G);
     int last = min(KIND >= SEQUENCES ? p->queries : c.Tq, (tile + 1) * QUERIES) - 1, lost = 0;
     int keys = last < tile * QUERIES ? 0 : keys_seen<KIND>(c, p, last);
-    const float *bounds = WAY == INTEGERS ? bounds_at<KIND>(c, p, head / (c.H / c.G), batch).first : nullptr;
+    const float *bounds = SUMS == INTEGERS ? bounds_at<KIND>(c, p, head / (c.H / c.G), batch).first : nullptr;
     for (int i = threadIdx.x; i * KEYS < keys; i += 256) lost |= c.lost_keys[own * c.key_tiles + i];
-    for (int i = threadIdx.x; WAY == INTEGERS && i * BOUND_KEYS < keys; i += 256)
+    for (int i = threadIdx.x; SUMS == INTEGERS && i * BOUND_KEYS < keys; i += 256)
         lost |= !(bounds[2 * i + 1] < INFINITY);
-    if (WAY == ORDERED) lost |= c.lost_rows[lost_place(c, batch, head, tile)];
+    if (SUMS == ORDERED) lost |= c.lost_rows[lost_place(c, batch, head, tile)];
     return __syncthreads_or(lost);
 }
 
 /* What is lost of a head, by the block of one of its tiles of rows: dQ of these, and dK and dV of its share of key tiles. */
-template <typename T, int D, int QUERIES, sums WAY>
+template <typename T, int D, int QUERIES, sums SUMS>
 __device__ __noinline__ void repair(const mha_cuda_backward &c, int tile, int head, int batch)
 {
     int group = c.H / c.G;
-    if (is_lost_tile<QUERIES, FULL, WAY>(c, nullptr, tile, head, batch)) rows_carefully<T, D, QUERIES>(c, tile, head, batch);
+    if (is_lost_tile<QUERIES, FULL, SUMS>(c, nullptr, tile, head, batch)) rows_carefully<T, D, QUERIES>(c, tile, head, batch);
     keys_carefully<T, D>(c, head % group * c.row_tiles + tile, group * c.row_tiles, head / group, batch);
 }
 
@@ -418,10 +418,10 @@ template <typename T, int D, int QUERIES, kind KIND> MHA_DEVICE void convert_par
     find_part(part, c, false, slot, QUERIES, c.row_tiles, QUERIES);
     wait_for_last();
     if (part.b >= c.B) return;
-    const mha_cuda_way way = way_of(c, part);
+    const mha_cuda_method method = method_of(c, part);
     if constexpr (KIND == SEQUENCES && D <= 128)
-        if (way == MHA_CUDA_BY_ORDER) finish_rows<T, D, QUERIES, KIND>(c, &part, part.tile, head, part.b);
-    if (way == MHA_CUDA_BY_TILES) convert_rows<T, D, QUERIES, KIND>(c, &part, part.tile, head, part.b);
+        if (method == MHA_CUDA_BY_ORDER) finish_rows<T, D, QUERIES, KIND>(c, &part, part.tile, head, part.b);
+    if (method == MHA_CUDA_BY_TILES) convert_rows<T, D, QUERIES, KIND>(c, &part, part.tile, head, part.b);
 }
 
 /* What is left of a call in order: the sums of tiles of rows, if blocks have kept their parts, or else what is lost. */

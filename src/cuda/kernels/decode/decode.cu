@@ -20,7 +20,7 @@ enum { FETCHED = 2, FIRST_BLOCKS = 396 }; /* tiles, of blocks that the GPU may h
 
 /* How blocks share keys. */
 template <int W> struct few_rows {
-    enum { TILE = MHA_CUDA_DECODE_TILE(W), WAY = MHA_CUDA_BY_DECODING };
+    enum { TILE = MHA_CUDA_DECODE_TILE(W), METHOD = MHA_CUDA_BY_DECODING };
     static MHA_DEVICE int keys(int length) { return mha_cuda_decode_keys(W, length); }
 };
 
@@ -158,7 +158,7 @@ MHA_DEVICE void compute_tiles(shared_memory<T, W> &s, const mha_cuda_decode &c, 
 #pragma unroll
         for (int i = 0; i < COLUMNS / 16; i++) { /* matrices: keys 0-7 and 8-15 of columns 0-7; of columns 8-15 */
             uint32_t b[4];
-            load_matrices_turned(b, piece_at<KEYS>(v, own + lane / 8 % 2 * 8 + lane % 8, pieces + 2 * i + lane / 16));
+            load_matrices_transposed(b, piece_at<KEYS>(v, own + lane / 8 % 2 * 8 + lane % 8, pieces + 2 * i + lane / 16));
             multiply<T>(o[2 * i], w, b[0], b[1]);
             multiply<T>(o[2 * i + 1], w, b[2], b[3]);
         }

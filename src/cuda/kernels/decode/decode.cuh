@@ -1,10 +1,10 @@
 /* What the kernels for few rows and many keys have in common: which keys of which sequence a block has, scores, and rows in float64.
  *
- * A SHARE says how keys are shared by blocks: the keys of a tile, those of a block, and the way of its sequences (schedule.h). */
+ * A SHARE says how keys are shared by blocks: the keys of a tile, those of a block, and the method of its sequences (schedule.h). */
 #ifndef MHA_CUDA_DECODE_CUH
 #define MHA_CUDA_DECODE_CUH
 
-#include "attention/decode.h"
+#include "decode.h"
 #include "exact.cuh"
 #include "hopper.cuh"
 #include "schedule.h"
@@ -95,7 +95,7 @@ template <typename SHARE> static __device__ __noinline__ part find_part(const mh
 template <typename SHARE> MHA_DEVICE bool is_here(const mha_cuda_decode &c, const part &p)
 {
     return p.head >= c.first_head && p.head < c.first_head + c.heads &&
-           (c.alike || mha_cuda_way_of(c.ways, p.s.queries, p.s.length) == SHARE::WAY);
+           (c.alike || mha_cuda_method_of(c.limits, p.s.queries, p.s.length) == SHARE::METHOD);
 }
 
 /* A row of a key head: its query head, its place there, and the keys that it sees by position. */

@@ -23,7 +23,7 @@ enum { FETCHED = 4, FIRST_BLOCKS = 264 }; /* tiles, of blocks that the GPU may h
 
 /* How blocks share keys. */
 struct many_rows {
-    enum { TILE = KEYS, WAY = MHA_CUDA_BY_DECODING_MANY };
+    enum { TILE = KEYS, METHOD = MHA_CUDA_BY_DECODING_MANY };
     static MHA_DEVICE int keys(int length) { return mha_cuda_many_keys(length); }
 };
 

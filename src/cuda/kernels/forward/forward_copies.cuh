@@ -153,10 +153,10 @@ template <int ROWS, int KEYS, kind KIND> MHA_DEVICE void put_tile(volatile tile 
     t.row = row, t.batch = batch;
     int rows = min(ROWS, t.span.queries - row);
     int blocks = rows > 0 ? mha_cuda_blocks_seen(row, rows, KEYS, t.span.length, t.span.right, true) : 0;
-    int first = min(blocks, max(0, row + t.span.left) / KEYS);
+    int first = min(blocks, mha_cuda_first_key(row, t.span.left) / KEYS);
     t.first = first, t.blocks = blocks - first;
-    t.whole = rows < ROWS ? 0 : min(t.span.length, max(0, row + t.span.right + 1)) / KEYS;
-    t.closed = (max(0, row + ROWS - 1 + t.span.left) + KEYS - 1) / KEYS;
+    t.whole = rows < ROWS ? 0 : mha_cuda_end_of_keys(t.span.length, row, t.span.right) / KEYS;
+    t.closed = (mha_cuda_first_key(row + ROWS - 1, t.span.left) + KEYS - 1) / KEYS;
 }
 
 /* A tile of another kernel. */
@@ -166,8 +166,8 @@ template <int ROWS, int KEYS, kind KIND> MHA_DEVICE tile tile_of(const mha_cuda_
     int row = (c.row_tiles - 1 - p.tile) * ROWS; /* the longest rows come first */
     int blocks = mha_cuda_blocks_seen(row, ROWS, KEYS, c.Tk, c.right, KIND != FULL);
     if (KIND == FULL) return {row, p.head % c.H, p.head / c.H, blocks, 0, c.Tk / KEYS, 0};
-    int first = min(blocks, max(0, row + c.left) / KEYS), whole = min(c.Tk, max(0, row + c.right + 1)) / KEYS;
-    int closed = (max(0, row + ROWS - 1 + c.left) + KEYS - 1) / KEYS;
+    int first = min(blocks, mha_cuda_first_key(row, c.left) / KEYS), whole = mha_cuda_end_of_keys(c.Tk, row, c.right) / KEYS;
+    int closed = (mha_cuda_first_key(row + ROWS - 1, c.left) + KEYS - 1) / KEYS;
     return {row, p.head % c.H, p.head / c.H, blocks - first, first, whole, closed};
 }
 
@@ -185,8 +185,8 @@ template <typename S, int KEYS> MHA_DEVICE void put_shares(volatile share *share
             int end = min(last, max(t.first, (row + c.left) / KEYS));
             shares[n].last = last, shares[n].end = end;
             shares[n].before = end_of_tile - last, shares[n].after = end - t.first;
-            shares[n].whole = min(c.Tk, max(0, row + c.right + 1)) / KEYS;
-            shares[n].open = max(end, (max(0, row + 63 + c.left) + KEYS - 1) / KEYS);
+            shares[n].whole = mha_cuda_end_of_keys(c.Tk, row, c.right) / KEYS;
+            shares[n].open = max(end, (mha_cuda_first_key(row + 63, c.left) + KEYS - 1) / KEYS);
         }
     }
 }

@@ -1,5 +1,5 @@
 /* Forward attention of float32 tensors with up to 128 columns, whose rows see keys by position (f32.cuh). A block has 64 rows, whose
- * warps meet twice a tile of 64 keys: tiles of K come while weights are multiplied, tiles of V while scores are. The order of every
+ * warps synchronize twice a tile of 64 keys: tiles of K come while weights are multiplied, tiles of V while scores are. The order of every
  * sum depends on the place in its sequence alone. */
 #include "exact.cuh"
 #include "f32.cuh"

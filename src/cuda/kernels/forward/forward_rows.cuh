@@ -23,10 +23,10 @@ template <kind KIND, typename TILE> MHA_DEVICE keys_seen keys_of(const mha_cuda_
     keys_seen x = {{0, 0}, {c.Tk - 1, c.Tk - 1}};
 #pragma unroll
     for (int h = 0; h < 2; h++, row += 8) {
-        if (KIND == WINDOW) x.first[h] = max(0, row + c.left), x.last[h] = min(c.Tk - 1, row + c.right);
+        if (KIND == WINDOW) x.first[h] = mha_cuda_first_key(row, c.left), x.last[h] = mha_cuda_last_key(c.Tk, row, c.right);
         if (KIND < OPTIONS) continue;
-        x.first[h] = max(0, row + t.span.left);
-        x.last[h] = row < t.span.queries ? min(t.span.length - 1, row + t.span.right) : -1;
+        x.first[h] = mha_cuda_first_key(row, t.span.left);
+        x.last[h] = row < t.span.queries ? mha_cuda_last_key(t.span.length, row, t.span.right) : -1;
     }
     return x;
 }
@@ -217,8 +217,8 @@ __device__ __noinline__ void finish_carefully(const mha_cuda_forward &c, int bat
     int of_keys = head / c.group;
     double scale = (double)c.scale * 0.69314718055994530942;
     for (int row = first; row < min(first + 16, c.Tq); row++) {
-        int keys = KIND == WINDOW ? min(c.Tk, max(0, row + c.right + 1)) : c.Tk;
-        int before = KIND == WINDOW ? min(keys, max(0, row + c.left)) : 0;
+        int keys = KIND == WINDOW ? mha_cuda_end_of_keys(c.Tk, row, c.right) : c.Tk;
+        int before = KIND == WINDOW ? min(keys, mha_cuda_first_key(row, c.left)) : 0;
         double top = -INFINITY, sum = 0;
         careful_sum<D> o = {{0}};
         careful_row<D> q = careful_load<T, D>(c.queries, batch, head, row, c.D);

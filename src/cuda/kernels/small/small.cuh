@@ -9,7 +9,7 @@
 #ifndef MHA_CUDA_SMALL_CUH
 #define MHA_CUDA_SMALL_CUH
 
-#include "attention/small.h"
+#include "small.h"
 #include "careful.cuh"
 #include "hopper.cuh"
 #include "sequences.cuh"
@@ -77,7 +77,7 @@ MHA_DEVICE void add_rows(float (&sums)[W / 8][4], const uint32_t (&weights)[4], 
 #pragma unroll
     for (int i = 0; i < width<W>::PARTS; i++) { /* matrices: rows 0-7 and 8-15 of columns 0-7; of columns 8-15 */
         uint32_t b[4];
-        load_matrices_turned(b, rows + lane % 16 * width<W>::PITCH + 32 * i + lane / 16 * 16);
+        load_matrices_transposed(b, rows + lane % 16 * width<W>::PITCH + 32 * i + lane / 16 * 16);
         multiply<T>(sums[2 * i], weights, b[0], b[1]);
         multiply<T>(sums[2 * i + 1], weights, b[2], b[3]);
     }
@@ -143,7 +143,7 @@ __device__ __noinline__ void find_lone(lone &to, const mha_cuda_small &c, int b)
 {
     const sequence s = find_sequence(c, c.query_rows, c.key_rows, b);
     const int Q = s.query_batch, K = s.key_batch;
-    to.is_here = mha_cuda_way_of(c.ways, s.queries, s.length) == MHA_CUDA_BY_SMALL_HEADS;
+    to.is_here = mha_cuda_method_of(c.limits, s.queries, s.length) == MHA_CUDA_BY_SMALL_HEADS;
     to.padded = s.padded, to.keys = s.keys;
     to.c = c;
     to.c.Tq = s.queries, to.c.Tk = s.length;
