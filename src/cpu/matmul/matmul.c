@@ -234,8 +234,8 @@ static void cut(job *j)
     int64_t row_cuts = mha_ceiling(j->M, most), col_cuts = mha_ceiling(j->N, wide);
     int64_t row_unit = j->engine ? 2 * MHA_ENGINE_ROWS : j->kernels->panel_rows;
     int64_t col_unit = j->engine ? MHA_MATMUL_UNIT : j->kernels->panel_cols;
-    bool few = !j->once && j->M <= FEW_ROWS; /* packing is most of the work then, and a piece has all rows */
-    double work = (double)(j->M + (few ? PACKING : 0)) * (double)j->N * (double)(j->K + 1) / TASK_WORK;
+    bool few_rows = !j->once && j->M <= FEW_ROWS; /* packing is most of the work then, and a piece has all rows */
+    double work = (double)(j->M + (few_rows ? PACKING : 0)) * (double)j->N * (double)(j->K + 1) / TASK_WORK;
     j->tasks = work < (double)j->ctx->threads ? 1 + (int)work : j->ctx->threads;
     bool many = j->engine && j->once && j->M >= PIECES_PER_TASK * j->tasks * j->tall / 2; /* rows without columns do */
     for (;;) {
@@ -245,7 +245,8 @@ static void cut(job *j)
         j->together = many ? j->col_pieces : 1;
         j->queue.count = mha_ceiling(j->M, j->rows) * (j->col_pieces / j->together);
         if (j->tasks == 1 || j->queue.count >= PIECES_PER_TASK * (int64_t)j->tasks) break;
-        bool narrow = j->cols <= (j->once || few ? MHA_MATMUL_UNIT : 2 * MHA_MATMUL_UNIT); /* to pack is worth more */
+        bool narrow =
+            j->cols <= (j->once || few_rows ? MHA_MATMUL_UNIT : 2 * MHA_MATMUL_UNIT); /* to pack is worth more */
         if (j->rows > (narrow ? FEW_ROWS : many ? j->tall / 2 : j->tall)) row_cuts *= 2;
         else if (!narrow) col_cuts *= 2;
         else break;
@@ -277,7 +278,7 @@ static void plan(job *j)
 }
 
 /* Everything has been checked. */
-static mha_status run(job *j)
+static mha_status run_product(job *j)
 {
     if (!j->M || !j->N) return MHA_OK;
     j->in_place = j->c.type == MHA_FLOAT32 && (j->c.stride[1] == 1 || j->N == 1);
@@ -313,7 +314,7 @@ mha_status mha_cpu_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tens
     j.columns = mha_tensor_swap(b, 0, 1);
     j.engine = mha_matmul_engine(ctx, a.type, b.type, j.K);
     if (!j.engine && mha_matmul_is_thin(a, j.columns)) return mha_matmul_thin(ctx, c, a, j.columns, options);
-    return run(&j);
+    return run_product(&j);
 }
 
 mha_status mha_cpu_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, const void *packed,
@@ -326,5 +327,5 @@ mha_status mha_cpu_matmul_packed(mha_context *ctx, mha_tensor c, mha_tensor a, c
     j.once = true;
     j.packed = panels;
     if (!j.engine) j.narrow = mha_panels_type(h->a, h->b);
-    return run(&j);
+    return run_product(&j);
 }

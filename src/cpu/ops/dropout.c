@@ -7,7 +7,7 @@
 
 enum {
     PIECE = 4096,   /* numbers of a task, a multiple of 256; they stay in L1 */
-    NUMBER_TAG = 6, /* of the counters, so that the two uses of a stream never meet */
+    NUMBER_TAG = 6, /* of the counters, so that the two uses of a stream have no counter in common */
     PATH_TAG = 7
 };
 

@@ -70,7 +70,7 @@ static double kept(const extra_keys *e, const row *r, int64_t key)
     return 1 / (1 - (double)o->dropout);
 }
 
-static row look(const extra_keys *e, const mha_sequence *s, int64_t h, int64_t i)
+static row row_of(const extra_keys *e, const mha_sequence *s, int64_t h, int64_t i)
 {
     const mha_problem *p = &e->problem;
     row r = {.b = s->b, .h = h, .g = h / p->share, .i = i};
@@ -138,7 +138,7 @@ static void mix_head(void *arg, int64_t n)
     mha_sequence s = mha_sequence_get(&e->problem, n / e->problem.H);
     int64_t h = n % e->problem.H;
     for (int64_t i = 0; i < s.queries; i++) {
-        row r = look(e, &s, h, i);
+        row r = row_of(e, &s, h, i);
         mix(e, &r);
     }
     for (int64_t i = s.queries; w.rank && i < w.size[2];
@@ -193,7 +193,7 @@ static void group_back(void *arg, int64_t g)
         mha_sequence sequence = mha_sequence_get(p, b);
         for (int64_t h = g * p->share; h < (g + 1) * p->share; h++)
             for (int64_t i = 0; i < sequence.queries; i++) {
-                row r = look(e, &sequence, h, i);
+                row r = row_of(e, &sequence, h, i);
                 mix_back(to, &r, dkey, dvalue);
             }
     }

@@ -79,7 +79,7 @@ static block block_at(const job *j, int64_t n, int64_t k, int64_t end)
 }
 
 /* Where the numbers of a block lie: in place, or a copy in the room. */
-static const float *look(const job *j, mha_tensor x, const block *b, room *home, int64_t *ld)
+static const float *block_in_float32(const job *j, mha_tensor x, const block *b, room *home, int64_t *ld)
 {
     if (is_plain(x)) {
         *ld = b->rows > 1 ? x.stride[line_axis(j)] : 0;
@@ -108,7 +108,7 @@ static void put(const job *j, const block *b, const room *home)
 
 /* ---- Mean and inverse root -------------------------------------------------------------------------------------- */
 
-static void fill(float *to, float x)
+static void set_all(float *to, float x)
 {
     for (int r = 0; r < MHA_ROWS; r++) to[r] = x;
 }
@@ -132,10 +132,10 @@ static double unit_sum(const job *j, int64_t unit, float from, bool squared)
     float sum[MHA_ROWS], shift[MHA_ROWS];
     double total = 0;
     room home;
-    fill(shift, from);
+    set_all(shift, from);
     for (block b = {0}; next(j, &b, unit);) {
         int64_t ldx;
-        const float *x = look(j, j->from, &b, &home, &ldx);
+        const float *x = block_in_float32(j, j->from, &b, &home, &ldx);
         j->kernels->row_sums(sum, x, ldx, b.rows, b.columns, shift, squared);
         for (int64_t r = 0; r < b.rows; r++) total += (double)sum[r];
     }
@@ -150,8 +150,8 @@ static void measure_unit(const job *j, mha_normal *of, int64_t unit)
         mha_row_load(j->kernels, &first, mha_cpu_row(j->from, unit * j->rows, 0), j->from.type, 1, 1);
         mean = (float)((double)first + unit_sum(j, unit, first, false) / count);
     }
-    fill(of->mean, mean);
-    fill(of->by, (float)(1 / sqrt(unit_sum(j, unit, mean, true) / count + (double)j->epsilon)));
+    set_all(of->mean, mean);
+    set_all(of->by, (float)(1 / sqrt(unit_sum(j, unit, mean, true) / count + (double)j->epsilon)));
 }
 
 static void keep(const job *j, const mha_normal *of, int64_t unit, int64_t units)
@@ -200,7 +200,7 @@ static void normalize_rows(const job *j, const block *b)
     room home;
     int64_t ldx;
     add_residual(j, b);
-    const float *x = look(j, j->from, b, &home, &ldx);
+    const float *x = block_in_float32(j, j->from, b, &home, &ldx);
     j->kernels->row_moments(of.mean, of.by, x, ldx, b->rows, b->columns, j->epsilon, j->centred);
     keep(j, &of, b->n, b->rows);
     scale(j, b, &of, x, ldx);
@@ -215,7 +215,7 @@ static void normalize_unit(const job *j, int64_t unit)
     keep(j, &of, unit, 1);
     for (block b = {0}; next(j, &b, unit);) {
         int64_t ldx;
-        const float *x = look(j, j->from, &b, &home, &ldx);
+        const float *x = block_in_float32(j, j->from, &b, &home, &ldx);
         scale(j, &b, &of, x, ldx);
     }
 }
@@ -273,8 +273,8 @@ typedef struct pair {
 
 static void look_at_both(const job *j, pair *p, const block *b)
 {
-    p->x = look(j, j->from, b, &p->x_home, &p->ldx);
-    p->dy = look(j, j->dy, b, &p->dy_home, &p->ldd);
+    p->x = block_in_float32(j, j->from, b, &p->x_home, &p->ldx);
+    p->dy = block_in_float32(j, j->dy, b, &p->dy_home, &p->ldd);
 }
 
 static bool is_zero(const pair *p, const block *b, int64_t r)
@@ -333,7 +333,7 @@ static void back_unit(const job *j, int64_t unit, float *sums)
     double sum = 0, dot = 0, count = (double)(j->rows * j->from.size[3]);
     bool zero = true;
     pair p;
-    if (j->kept) recall(j, &of, unit, 1), fill(of.by, of.by[0]), fill(of.mean, of.mean[0]);
+    if (j->kept) recall(j, &of, unit, 1), set_all(of.by, of.by[0]), set_all(of.mean, of.mean[0]);
     else measure_unit(j, &of, unit);
     for (block b = {0}; next(j, &b, unit);) {
         look_at_both(j, &p, &b);
@@ -341,9 +341,9 @@ static void back_unit(const job *j, int64_t unit, float *sums)
         for (int64_t r = 0; r < b.rows; r++)
             sum += (double)g[r], dot += (double)gh[r], zero = zero && is_zero(&p, &b, r);
     }
-    if (zero) fill(of.mean, 0), fill(of.by, -1), sum = dot = 0;
-    fill(of.less, j->centred ? (float)(sum / count) : 0);
-    fill(of.less_h, (float)(dot / count));
+    if (zero) set_all(of.mean, 0), set_all(of.by, -1), sum = dot = 0;
+    set_all(of.less, j->centred ? (float)(sum / count) : 0);
+    set_all(of.less_h, (float)(dot / count));
     for (block b = {0}; next(j, &b, unit);) {
         look_at_both(j, &p, &b);
         spread(j, &p, &b, &of, sums);

@@ -17,7 +17,7 @@ typedef struct job {
 } job;
 
 /* Element pairs are `apart` from each other and start every `step` elements. */
-static void turn(float *x, const float *cos, const float *sin, int64_t pairs, int64_t apart, int64_t step)
+static void rotate_pairs(float *x, const float *cos, const float *sin, int64_t pairs, int64_t apart, int64_t step)
 {
     for (int64_t i = 0; i < pairs; i++) {
         float *a = x + i * step, *b = a + apart, u = *a, v = *b;
@@ -88,8 +88,8 @@ static void rotate_task(void *arg, int task)
         for (int64_t i = 0; r->options.inverse && i < pairs; i++) sin[i] = -sin[i];
         for (int64_t h = 0; h < r->x.size[1]; h++) {
             mha_row_load(kernels, row, mha_at(r->x, b, h, t, 0), r->x.type, r->x.stride[3], D);
-            if (r->options.interleaved) turn(row, cos, sin, pairs, 1, 2);
-            else turn(row, cos, sin, pairs, pairs, 1);
+            if (r->options.interleaved) rotate_pairs(row, cos, sin, pairs, 1, 2);
+            else rotate_pairs(row, cos, sin, pairs, pairs, 1);
             mha_row_store(kernels, mha_at(r->out, b, h, t, 0), r->out.type, r->out.stride[3], row, D);
         }
     }

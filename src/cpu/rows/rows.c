@@ -129,8 +129,8 @@ typedef struct column_sums {
 enum { COLUMNS = 64 };
 
 /* Columns k to k + count - 1 of at most CHUNK rows: in place if they are float32 numbers side by side, else a copy. */
-static const float *look(const column_sums *j, float room[CHUNK * COLUMNS], int64_t *ld, int64_t first, int64_t rows,
-                         int64_t k, int64_t count)
+static const float *columns_in_float32(const column_sums *j, float room[CHUNK * COLUMNS], int64_t *ld, int64_t first,
+                                       int64_t rows, int64_t k, int64_t count)
 {
     int64_t size = (int64_t)mha_type_size(j->y.type);
     const char *from = (const char *)j->y.data + (first * j->y.stride[0] + k * j->y.stride[1]) * size;
@@ -151,7 +151,7 @@ static void sum_chunk(void *arg, int64_t chunk)
     float room[CHUNK * COLUMNS];
     for (int64_t k = 0; k < columns; k += step) {
         int64_t count = smaller(step, columns - k);
-        const float *y = look(j, room, &ld, first, rows, k, count);
+        const float *y = columns_in_float32(j, room, &ld, first, rows, k, count);
         j->kernels->sum_lines(j->partials + chunk * columns + k, y, ld, rows, count);
     }
 }
@@ -162,7 +162,7 @@ static void add_columns(void *arg, int64_t n)
     const column_sums *j = arg;
     int64_t k = n * COLUMNS, rows = j->y.size[0], count = smaller(COLUMNS, j->y.size[1] - k), ld;
     float room[CHUNK * COLUMNS], total[COLUMNS] = {0}, *to = (float *)j->sum.data + k * j->sum.stride[0];
-    const float *y = look(j, room, &ld, 0, rows, k, count);
+    const float *y = columns_in_float32(j, room, &ld, 0, rows, k, count);
     j->kernels->add_lines(total, y, ld, rows, count);
     for (int64_t i = 0; i < count; i++) to[i * j->sum.stride[0]] += total[i];
 }

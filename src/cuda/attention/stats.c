@@ -170,7 +170,7 @@ static mha_status start_pairs(const work *w, const mha_problem *p)
     return start(p->ctx, MHA_CUDA_K_stats_heads, &w->c, p->B * p->H * p->H);
 }
 
-static mha_status run(const mha_stats_call *call, mha_arena *arena, bool really)
+static mha_status run_stats(const mha_stats_call *call, mha_arena *arena, bool really)
 {
     const mha_problem *p = &call->problem;
     work w = describe(call);
@@ -207,7 +207,7 @@ static mha_status measure(const mha_stats_call *call, mha_arena *arena)
 {
     *arena = (mha_arena){0};
     TRY(check_sizes(call));
-    TRY(run(call, arena, false));
+    TRY(run_stats(call, arena, false));
     if (!arena->too_large) return MHA_OK;
     return mha_fail(call->problem.ctx, MHA_TOO_LARGE, "stats: needs more scratch than there is memory");
 }
@@ -221,7 +221,7 @@ mha_status mha_cuda_op_attention_stats(const mha_stats_call *call)
     size_t bytes = arena.used;
     arena = (mha_arena){0};
     mha_status status = mha_cuda_reserve(ctx, bytes, &arena.base);
-    if (!status) status = run(call, &arena, true);
+    if (!status) status = run_stats(call, &arena, true);
     mha_cuda_leave(ctx);
     return status;
 }

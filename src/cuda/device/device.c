@@ -46,7 +46,7 @@ static mha_status make_counters(mha_context *ctx, mha_cuda_device *d)
     return mha_cuda_check(ctx, result, "cannot clear its memory");
 }
 
-static mha_status fill(mha_context *ctx, mha_cuda_device *d, mha_cuda_shared_memory *shared)
+static mha_status load_and_clear(mha_context *ctx, mha_cuda_device *d, mha_cuda_shared_memory *shared)
 {
     TRY(mha_cuda_load_kernels(ctx, shared));
     return make_counters(ctx, d);
@@ -76,7 +76,7 @@ mha_status mha_cuda_device_open(mha_context *ctx, int ordinal, void *stream, mha
     d->context = context;
     TRY(mha_cuda_enter(ctx));
     CUstreamCaptureMode mode = exchange(&driver, CU_STREAM_CAPTURE_MODE_RELAXED);
-    status = fill(ctx, d, shared);
+    status = load_and_clear(ctx, d, shared);
     exchange(&driver, mode);
     mha_cuda_leave(ctx);
     return status;

@@ -18,7 +18,7 @@ static bool is_multiple(int64_t stride, int64_t size, int64_t of)
     return size < 2 || (stride > 0 && stride % of == 0);
 }
 
-static factor look_at(mha_tensor t)
+static factor factor_of(mha_tensor t)
 {
     bool aligned = (uintptr_t)t.data % 16 == 0, half = t.type == MHA_BFLOAT16 || t.type == MHA_FLOAT16;
     bool along = t.stride[1] == 1 || t.size[1] < 2, across = t.stride[0] == 1 || t.size[0] < 2;
@@ -137,13 +137,13 @@ static mha_status start_engine(mha_context *ctx, mha_cuda_product *p, factor a, 
     enum { FEW = 64, PANEL_ROWS = 16 };
     const mha_cuda_device *d = mha_cuda_of(ctx);
     int side = side_of(a, b), kernel = MHA_CUDA_K_product_bf16_64_nn;
-    bool few = p->M <= FEW && !side;
-    int n = few ? TILES_ALL + choose_row_tile(d, p) : choose_tile(d, p);
+    bool few_rows = p->M <= FEW && !side;
+    int n = few_rows ? TILES_ALL + choose_row_tile(d, p) : choose_tile(d, p);
     if (a.t.type == MHA_FLOAT16) kernel += TILE_KERNELS;
-    kernel += few ? 3 * TILES_ALL + n : 4 * n + side;
+    kernel += few_rows ? 3 * TILES_ALL + n : 4 * n + side;
     tile t = tile_at(n);
-    p->lines = few ? up(p->M, 8) * 8 : t.rows;
-    p->quick = !few && is_quick(p, a.t.type);
+    p->lines = few_rows ? up(p->M, 8) * 8 : t.rows;
+    p->quick = !few_rows && is_quick(p, a.t.type);
     TRY(map_factor(ctx, &p->a_map, a, p->lines));
     TRY(map_factor(ctx, &p->b_map, b, t.columns));
     if (p->quick) {
@@ -257,7 +257,7 @@ static mha_status multiply(mha_context *ctx, mha_tensor c, factor a, factor b, c
 mha_status mha_cuda_op_matmul(mha_context *ctx, mha_tensor c, mha_tensor a, mha_tensor b,
                               const mha_matmul_options *options)
 {
-    factor left = look_at(a), right = look_at(mha_tensor_swap(b, 0, 1));
+    factor left = factor_of(a), right = factor_of(mha_tensor_swap(b, 0, 1));
     bool engine = a.type == b.type && a.type != MHA_FLOAT32 && a.size[1] > 0,
          curved = options->activation != MHA_LINEAR;
     mha_arena measure = {0}, arena = {0};

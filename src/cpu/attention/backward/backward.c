@@ -255,7 +255,7 @@ static void write_heads(const mha_backward *call, mha_tensor to, double *wide,
 /* ---- the call -----------------------------------------------------------------------------------------------------
  * */
 
-static void run(mha_backward *call)
+static void run_passes(mha_backward *call)
 {
     const mha_problem *p = &call->problem;
     const mha_attention_gradients *g = &call->gradients;
@@ -302,7 +302,7 @@ mha_status mha_cpu_attention_backward(const mha_gradient_call *from)
     lay_out(&call, &arena);
     list_pieces(&call, call.order);
     for (int64_t i = 0; i < call.problem.B * call.problem.G; i++) atomic_init(&call.doubts[i], 0);
-    run(&call);
+    run_passes(&call);
     return MHA_OK;
 }
 

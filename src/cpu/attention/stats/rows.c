@@ -354,8 +354,8 @@ static void finish_rows(mha_stats_task *k, int64_t n, double *whole)
     }
 }
 
-/* Turns to head n of the piece, unless it is there. Returns whether it had to. */
-static bool turn(mha_stats_task *k, const mha_sequence *s, int64_t head, int64_t n, int64_t first, int64_t rows)
+/* Makes head n of the piece the one of the tile. Returns whether it was another one. */
+static bool select_head(mha_stats_task *k, const mha_sequence *s, int64_t head, int64_t n, int64_t first, int64_t rows)
 {
     if (k->at == n) return false;
     mha_tile_place(&k->tile, s, head + n, 1, first, rows);
@@ -371,14 +371,14 @@ static void step(mha_stats_task *k, const mha_sequence *s, int64_t head, int64_t
     int64_t H = c->problem.H, index = s->b * c->stripes + stripe;
     k->at = -1;
     for (int64_t n = 0; n < c->heads; n++) {
-        turn(k, s, head, n, first, rows);
+        select_head(k, s, head, n, first, rows);
         begin_rows(k, n);
     }
     bool loaded = false;
     for (int64_t key = t->seen.low / MHA_KEYS * MHA_KEYS; key < t->seen.high; key += MHA_KEYS) {
         int64_t count = t->seen.high - key < MHA_KEYS ? t->seen.high - key : MHA_KEYS;
         for (int64_t n = 0; n < c->heads; n++) {
-            if (turn(k, s, head, n, first, rows) || !loaded) mha_tile_load(t);
+            if (select_head(k, s, head, n, first, rows) || !loaded) mha_tile_load(t);
             loaded = true;
             mha_tile_keys(t, key, count);
             add_head(k, n, stripe);
@@ -386,7 +386,7 @@ static void step(mha_stats_task *k, const mha_sequence *s, int64_t head, int64_t
         if (c->pairs) compare(k, c->pair + index * H * H * 2);
     }
     for (int64_t n = 0; n < c->heads; n++) {
-        turn(k, s, head, n, first, rows);
+        select_head(k, s, head, n, first, rows);
         finish_rows(k, n, c->pairs ? c->whole + index * H * 3 : NULL);
     }
 }
