@@ -1,6 +1,6 @@
 /* Backward: forward once, a check against the oracle, then the clock, then the peer. */
 #include "backward.h"
-#include "gpu/gpu.h"
+#include "gpu.h"
 #include <stdio.h>
 #include <stdlib.h>
 

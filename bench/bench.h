@@ -79,7 +79,7 @@ const bench_blas *bench_loops(void);
 void bench_multiply(const bench_blas *blas, float *c, bool left, bool right, int64_t m, int64_t n, int64_t k,
                     float alpha, const float *a, const float *b);
 
-/* A GPU to measure on: gpu/gpu.h. */
+/* A GPU to measure on: gpu.h. */
 typedef struct bench_gpu bench_gpu;
 
 /* How to measure. */

@@ -1,6 +1,6 @@
 /* Forward: a check against the oracle on sampled rows, then the clock, then the peer. */
 #include "bench.h"
-#include "gpu/gpu.h"
+#include "gpu.h"
 #include "ref.h"
 #include <stdio.h>
 #include <stdlib.h>

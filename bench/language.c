@@ -4,7 +4,7 @@
  * weights and tokens. */
 #include "checkpoint.h"
 #include "io/safetensors_write.h"
-#include "model/model.h"
+#include "program/model.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * weights and images, and must come to the same losses, step after step, or to the same logits. */
 #include "model.h"
 #include "data/digits.h"
-#include "model/predictor.h"
+#include "train/predictor.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

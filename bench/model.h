@@ -3,7 +3,7 @@
 #define BENCH_MODEL_H
 
 #include "bench.h"
-#include "model/image_examples.h"
+#include "train/image_examples.h"
 #include "train/trainer.h"
 #include "families/vit_file.h"
 

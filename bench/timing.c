@@ -1,6 +1,6 @@
 /* The clock. */
 #include "bench.h"
-#include "gpu/gpu.h"
+#include "gpu.h"
 #include <stdlib.h>
 #include <time.h>
 

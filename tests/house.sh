@@ -33,31 +33,31 @@ may_see() {
         nn/io) echo include ;;
         nn/io/wasi | nn/io/hub) echo include nn/io ;;
         nn/ops) echo include ;;
-        nn/layer) echo include nn/io nn/program nn/families ;;
+        nn/layer) echo include nn/io nn/model nn/program nn/families ;;
         nn/text) echo include nn/io ;;
         nn/text/files | nn/text/train) echo include nn/io nn/io/hub nn/text ;;
         nn/data) echo include nn/io nn/ops ;;
         nn/data/fit) echo nn/io ;;
-        nn/model) echo include nn/ops nn/data nn/program ;;
-        nn/program) echo include nn/io nn/model ;;
+        nn/model) echo include nn/ops ;;
+        nn/program) echo include nn/io nn/ops nn/model ;;
         nn/program/operations) echo include nn/ops nn/program ;;
         nn/families/*) echo nn/families ;;
-        nn/families) echo include nn/io nn/model ;;
-        nn/generate) echo include nn/io nn/ops nn/model ;;
-        nn/public) echo include nn/io nn/io/hub nn/layer nn/data nn/model nn/program nn/families nn/train nn/inspect nn/text nn/text/files nn/text/train nn/generate nn/public/vision ;;
+        nn/families) echo include nn/io nn/model nn/program ;;
+        nn/generate) echo include nn/io nn/ops nn/model nn/program ;;
+        nn/public) echo include nn/io nn/io/hub nn/layer nn/data nn/model nn/program nn/families nn/train nn/inspect nn/text nn/text/files nn/text/train nn/generate ;;
         nn/train | nn/inspect) echo include nn/io nn/ops nn/data nn/model nn/program nn/families nn/train ;;
-        nn/inspect/text) echo include nn/model ;;
+        nn/inspect/text) echo include nn/model nn/program ;;
         nn/public/vision) echo include nn/io nn/data nn/data/fit nn/families nn/public ;;
-        nn/public/text) echo include nn/io nn/io/hub nn/ops nn/model nn/families nn/inspect/text nn/public ;;
-        bench/gpu) echo include bench ;;
-        bench) echo include bench/gpu src/core src/cpu/isa src/cpu/engine ref nn/io nn/data nn/model nn/families nn/train ;;
+        nn/public/speech) echo include nn/data nn/public ;;
+        nn/public/text) echo include nn/io nn/io/hub nn/ops nn/model nn/program nn/families nn/inspect/text nn/public ;;
+        bench) echo include src/core src/cpu/isa src/cpu/engine ref nn/io nn/data nn/model nn/program nn/families nn/train ;;
         cli/draw) echo include nn/io ;;
         cli/terminal) echo include nn/io cli/draw ;;
         cli/common) echo include nn/io nn/io/hub cli/draw cli/terminal ;;
         cli/maps) echo include nn/io cli/draw cli/common ;;
         cli/classify | cli/demo | cli/eval | cli/heads | cli/prune | cli/train | cli/view) echo include nn/io cli/common cli/draw cli/terminal cli/maps "$(guests "$1")" ;;
-        cli/layer | cli/explain | cli/info | cli/inspect | cli/tokenize | cli/generate | cli/embed | cli/fill) echo include nn/io cli/common cli/draw cli/terminal ;;
-        cli/bench) echo include bench bench/gpu nn/io cli/common cli/draw ;;
+        cli/layer | cli/explain | cli/info | cli/inspect | cli/tokenize | cli/generate | cli/embed | cli/fill | cli/transcribe) echo include nn/io cli/common cli/draw cli/terminal ;;
+        cli/bench) echo include bench nn/io cli/common cli/draw ;;
         cli) echo include cli/common cli/terminal ;;
         tools/conformance) echo include nn/io cli/common cli/draw cli/terminal ;;
         bindings/python/src) echo include ;;
@@ -71,7 +71,8 @@ may_see() {
         web/share) echo web/base web/learn web/steps web/write ;;
         web/pages) echo web/base web/engine web/vit web/heads web/draw web/learn web/attention web/steps web/write web/share ;;
         web) echo web/share web/pages ;;
-        *) echo anything ;;
+        examples) echo include ;;
+        tests | tests/*) echo anything ;;
     esac
 }
 
@@ -110,7 +111,7 @@ find_folder() {
 }
 
 # Nothing here starts a process for every #include: there are thousands.
-declare -A visible
+declare -A visible arrows
 while IFS=: read -r file _ name; do
     from=${file%/*}
     [ -n "${visible[$from]:-}" ] || visible[$from]=" $from $(may_see "$from") "
@@ -119,10 +120,16 @@ while IFS=: read -r file _ name; do
     [[ $seen != *..* ]] || seen=$(realpath --relative-to=. "$seen")
     [[ -z $seen || ${visible[$from]} == *" $seen "* ]] ||
         breach "$file: includes $name of $seen, which $from may not see"
+    [[ -z $seen || $seen == "$from" ]] || arrows["$from $seen"]=1
 done < <(files '*.c' '*.h' '*.def' '*.inc' | xargs grep -nE '^ *# *include *[<"]' |
     sed -E 's/^([^:]*:[0-9]+):[^<"]*[<"]([^>"]*).*/\1:\2/'
     imports)
-circle=$(imports | sed -E 's/:[0-9]+:/ /' | tsort 2>&1 >/dev/null | sed -n '2,$ { /loop/q; s/^tsort: //p; }' | xargs) || true
+
+# Prints the lines of a circle in pairs of names, of which the first needs the second.
+circle_of() { tsort 2>&1 >/dev/null | sed -n '2,$ { /loop/q; s/^tsort: //p; }' | xargs; }
+circle=$(printf '%s\n' "${!arrows[@]}" | circle_of) || true
+[ -z "$circle" ] || breach "folders that need each other: $circle"
+circle=$(imports | sed -E 's/:[0-9]+:/ /' | circle_of) || true
 [ -z "$circle" ] || breach "circular imports: $circle"
 
 while read -r long; do

@@ -1,7 +1,7 @@
 /* mha bench: verifies the library, then times it against the limits of the machine and a peer. */
 #include "cli/bench/print.h"
 #include "cli/common/device.h"
-#include "gpu/gpu.h"
+#include "bench/gpu.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Output of mha bench: a table, or one JSON object per line. */
 #include "cli/bench/print.h"
 #include "cli/common/device.h"
-#include "gpu/gpu.h"
+#include "bench/gpu.h"
 
 #include <stdio.h>
 

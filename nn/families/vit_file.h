@@ -31,7 +31,7 @@
 #define NN_FAMILIES_VIT_FILE_H
 
 #include "io/safetensors_write.h"
-#include "model/model.h"
+#include "program/model.h"
 
 #define NN_VIT_FILE_EXTRA "checkpoint."
 

@@ -1,5 +1,5 @@
 #include "generate/beams.h"
-#include "generate/choice.h"
+#include "generate/sampling.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,7 @@
 #define NN_GENERATE_GENERATION_H
 
 #include "generate/beams.h"
-#include "generate/choice.h"
+#include "generate/sampling.h"
 #include "generate/decoder.h"
 
 typedef enum nn_finish {

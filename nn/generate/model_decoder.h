@@ -9,7 +9,7 @@
 #define NN_GENERATE_MODEL_DECODER_H
 
 #include "generate/decoder.h"
-#include "model/model.h"
+#include "program/model.h"
 
 enum { NN_PIECE = 512 };
 

@@ -2,7 +2,7 @@
  * has its own sums of losses, which are added in order. */
 #include "inspect/ablation.h"
 #include "inspect/importance.h"
-#include "model/workers.h"
+#include "train/workers.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #ifndef NN_INSPECT_ABLATION_H
 #define NN_INSPECT_ABLATION_H
 
-#include "model/examples.h"
+#include "train/examples.h"
 
 typedef struct nn_ablation {
     double *loss;     /* (cases): mean cross-entropy */

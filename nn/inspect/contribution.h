@@ -7,7 +7,7 @@
 #ifndef NN_INSPECT_CONTRIBUTION_H
 #define NN_INSPECT_CONTRIBUTION_H
 
-#include "model/model.h"
+#include "program/model.h"
 
 /* How many terms there are: embedding, all heads, an MLP per block, biases; in this order. */
 int64_t nn_contribution_terms(const nn_description *d);

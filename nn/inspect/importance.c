@@ -1,7 +1,7 @@
 /* Forward and backward over a sample, slab by slab; the gradients of the parameters are discarded. Each slab has its
  * own sums, which are added in order. */
 #include "inspect/importance.h"
-#include "model/workers.h"
+#include "train/workers.h"
 
 #include <math.h>
 #include <stdio.h>

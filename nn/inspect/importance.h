@@ -8,7 +8,7 @@
 #ifndef NN_INSPECT_IMPORTANCE_H
 #define NN_INSPECT_IMPORTANCE_H
 
-#include "model/examples.h"
+#include "train/examples.h"
 
 /* The index of image i of an evenly spaced sample of `count` images out of `images`. */
 static inline int64_t nn_importance_pick(int64_t i, int64_t count, int64_t images)

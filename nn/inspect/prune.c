@@ -1,7 +1,7 @@
 /* Removal of heads, and the rounds of pruning. */
 #include "inspect/prune.h"
 #include "inspect/importance.h"
-#include "model/predictor.h"
+#include "train/predictor.h"
 #include "program/attention.h"
 
 #include <math.h>

@@ -15,7 +15,7 @@
 #define NN_INSPECT_ROLES_H
 
 #include "inspect/role_table.h"
-#include "model/image_examples.h"
+#include "train/image_examples.h"
 
 /* Whose attention: the mean over all patches, or the class token. Roles by position have patches as queries. */
 typedef enum nn_role_from { NN_FROM_PATCHES, NN_FROM_CLASS, NN_FROMS } nn_role_from;

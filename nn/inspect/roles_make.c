@@ -1,7 +1,7 @@
 /* Runs the model on a sample of images, slab by slab, and keeps the evidence for roles.h. */
 #include "inspect/importance.h"
 #include "inspect/roles.h"
-#include "model/workers.h"
+#include "train/workers.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Runs the model on the sample, slab by slab, and sums the statistics of every head (see survey.h). */
 #include "inspect/survey.h"
-#include "model/workers.h"
+#include "train/workers.h"
 #include "inspect/importance.h"
 
 #include <math.h>

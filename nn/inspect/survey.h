@@ -14,7 +14,7 @@
 #ifndef NN_INSPECT_SURVEY_H
 #define NN_INSPECT_SURVEY_H
 
-#include "model/examples.h"
+#include "train/examples.h"
 
 enum { NN_SURVEY_WORDS = 80 };
 

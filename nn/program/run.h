@@ -3,7 +3,7 @@
 #define NN_PROGRAM_RUN_H
 
 #include "io/failure.h"
-#include "model/model.h"
+#include "program/model.h"
 #include "program/attention.h"
 #include "program/program.h"
 

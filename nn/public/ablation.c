@@ -1,6 +1,6 @@
 /* Models without some of their heads. */
 #include "inspect/ablation.h"
-#include "model/image_examples.h"
+#include "train/image_examples.h"
 #include "public/check.h"
 #include "public/data.h"
 #include "public/model.h"

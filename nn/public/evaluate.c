@@ -1,6 +1,6 @@
 /* Predictions for examples of a data set, and how good they are. */
-#include "model/image_examples.h"
-#include "model/predictor.h"
+#include "train/image_examples.h"
+#include "train/predictor.h"
 #include "public/check.h"
 #include "public/data.h"
 #include "public/model.h"

@@ -5,7 +5,7 @@
 #include "io/failure.h"
 #include "public/check.h"
 #include "public/model.h"
-#include "public/vision/picture_keys.h"
+#include "public/picture_keys.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

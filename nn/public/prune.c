@@ -2,7 +2,7 @@
 #include "families/pruned.h"
 #include "families/wrapped.h"
 #include "inspect/prune.h"
-#include "model/image_examples.h"
+#include "train/image_examples.h"
 #include "public/check.h"
 #include "public/data.h"
 #include "public/model.h"

@@ -1,6 +1,6 @@
 /* The public survey of heads, over inspect/survey.h. */
 #include "inspect/survey.h"
-#include "model/image_examples.h"
+#include "train/image_examples.h"
 #include "public/check.h"
 #include "public/data.h"
 #include "public/model.h"

@@ -2,7 +2,7 @@
 #ifndef NN_PUBLIC_TRAINING_H
 #define NN_PUBLIC_TRAINING_H
 
-#include "model/image_examples.h"
+#include "train/image_examples.h"
 #include "public/recipe.h"
 #include "train/checkpoint.h"
 

@@ -12,7 +12,7 @@
 #ifndef NN_TRAIN_TRAINER_H
 #define NN_TRAIN_TRAINER_H
 
-#include "model/workers.h"
+#include "train/workers.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 

@@ -11,7 +11,7 @@
 #ifndef NN_INSPECT_TEXT_PASS_H
 #define NN_INSPECT_TEXT_PASS_H
 
-#include "model/model.h"
+#include "program/model.h"
 
 enum { NN_TEXT_BATCH = 8, NN_TEXT_MAPS = 1 << 26 };
 

@@ -4,7 +4,7 @@
 #include "cli/page.h"
 #include "cli/small_vit.h"
 #include "inspect/survey.h"
-#include "model/image_examples.h"
+#include "train/image_examples.h"
 
 #include <sys/stat.h>
 

@@ -2,7 +2,7 @@
  * way: the loss, and the disk. */
 #include "train/checkpoint.h"
 #include "data/digits.h"
-#include "model/image_examples.h"
+#include "train/image_examples.h"
 #include "train/presets.h"
 #include "cli/train/training.h"
 

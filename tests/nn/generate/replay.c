@@ -4,7 +4,7 @@
  *
  * Prints a line for each case that differs, and closes with 'N passed, N failed'. */
 #include "generate/beams.h"
-#include "generate/choice.h"
+#include "generate/sampling.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

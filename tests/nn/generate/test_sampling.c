@@ -1,6 +1,6 @@
 /* Rules and the choice of a token, by hand: what may follow, what is left, and that draws have their shares and depend
  * on seed, stream and step alone. live.sh compares both with another library. */
-#include "generate/choice.h"
+#include "generate/sampling.h"
 #include "generate/rules.h"
 #include "support/harness.h"
 

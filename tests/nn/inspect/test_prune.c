@@ -8,7 +8,7 @@
 #include "layer/file.h"
 #include "inspect/prune.h"
 #include "families/vit_names.h"
-#include "model/image_examples.h"
+#include "train/image_examples.h"
 #include "support/saving.h"
 
 enum { DEPTH = 3, HEADS = 4, ALL = DEPTH * HEADS, IMAGES = 2, CLASSES = 10, TOKENS = 17 };

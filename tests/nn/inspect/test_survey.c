@@ -7,7 +7,7 @@
 #include "inspect/survey.h"
 #include "families/vit_model.h"
 #include "families/vit_names.h"
-#include "model/image_examples.h"
+#include "train/image_examples.h"
 
 enum { SIDE = 8, PATCH = 2, GRID = SIDE / PATCH, T = GRID * GRID + 1, WIDTH = 20, IMAGES = 27, PIXELS = SIDE * SIDE };
 _Static_assert(WIDTH > T, "a place for each token, and one for ink");

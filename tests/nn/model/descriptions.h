@@ -4,7 +4,7 @@
 #ifndef DESCRIPTIONS_H
 #define DESCRIPTIONS_H
 
-#include "model/model.h"
+#include "program/model.h"
 #include "support/numbers.h"
 #include "model_oracle.h"
 

@@ -1,5 +1,5 @@
 /* What a model refuses: each with one line in the context, and nothing out of bounds (the sanitizers watch). */
-#include "model/workers.h"
+#include "train/workers.h"
 #include "support/contexts.h"
 #include "support/harness.h"
 #include <string.h>

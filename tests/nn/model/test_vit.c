@@ -5,7 +5,7 @@
 #include "support/numbers.h"
 #include "train/optimizer.h"
 #include "families/vit_names.h"
-#include "model/model.h"
+#include "program/model.h"
 
 enum { B = 3 };
 

@@ -2,7 +2,7 @@
  * against maps in float64. */
 #include "digit_model.h"
 #include "inspect/survey.h"
-#include "model/image_examples.h"
+#include "train/image_examples.h"
 #include <math.h>
 
 enum { HEADS = 5 };

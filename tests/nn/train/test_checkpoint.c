@@ -3,7 +3,7 @@
 #include "train/checkpoint.h"
 #include "support/contexts.h"
 #include "data/digits.h"
-#include "model/image_examples.h"
+#include "train/image_examples.h"
 #include "support/numbers.h"
 #include "train/presets.h"
 #include "support/saving.h"

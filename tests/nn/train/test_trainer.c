@@ -2,7 +2,7 @@
  * saved state, and it refuses what cannot be trained. */
 #include "support/contexts.h"
 #include "data/digits.h"
-#include "model/image_examples.h"
+#include "train/image_examples.h"
 #include "support/harness.h"
 #include "support/numbers.h"
 #include "train/trainer.h"

@@ -4,10 +4,10 @@
  *     nn_slab_load(&slab, &e, which, B, NULL);
  *     nn_model_forward(m, ctx, &slab.batch, NULL);
  */
-#ifndef NN_MODEL_EXAMPLES_H
-#define NN_MODEL_EXAMPLES_H
+#ifndef NN_TRAIN_EXAMPLES_H
+#define NN_TRAIN_EXAMPLES_H
 
-#include "model/model.h"
+#include "program/model.h"
 
 /* How an example is varied for training: its variation is drawn from the seed, the epoch and its index alone. */
 typedef struct nn_variation {

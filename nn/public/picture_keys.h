@@ -1,7 +1,7 @@
 /* How the library of a checkpoint prepares pictures: preprocessor_config.json of `transformers`, or pretrained_cfg in timm's
  * config.json. */
-#ifndef NN_PUBLIC_VISION_PICTURE_KEYS_H
-#define NN_PUBLIC_VISION_PICTURE_KEYS_H
+#ifndef NN_PUBLIC_PICTURE_KEYS_H
+#define NN_PUBLIC_PICTURE_KEYS_H
 
 #include "data/picture.h"
 #include "families/config.h"

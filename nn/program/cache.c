@@ -1,5 +1,5 @@
 /* Token by token: attention goes through caches, and everything else is the forward pass. */
-#include "model/model_parts.h"
+#include "program/model_parts.h"
 #include <stdio.h>
 #include <stdlib.h>
 

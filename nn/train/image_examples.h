@@ -1,10 +1,10 @@
 /* Grey images with labels, as examples. */
-#ifndef NN_MODEL_IMAGE_EXAMPLES_H
-#define NN_MODEL_IMAGE_EXAMPLES_H
+#ifndef NN_TRAIN_IMAGE_EXAMPLES_H
+#define NN_TRAIN_IMAGE_EXAMPLES_H
 
 #include "data/augment.h"
 #include "data/mnist.h"
-#include "model/examples.h"
+#include "train/examples.h"
 
 typedef struct nn_pixels {
     const unsigned char *images; /* (count,rows,columns): 0 for paper and 255 for ink */

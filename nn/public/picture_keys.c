@@ -1,4 +1,4 @@
-#include "public/vision/picture_keys.h"
+#include "public/picture_keys.h"
 #include "io/json.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* A GPU to measure on: a stream, graphs, events and clocks, by NVIDIA's driver and its management library, both opened at run
  * time. */
-#ifndef BENCH_GPU_GPU_H
-#define BENCH_GPU_GPU_H
+#ifndef BENCH_GPU_H
+#define BENCH_GPU_H
 
 #include "bench.h"
 

@@ -1,4 +1,4 @@
-#include "model/workers.h"
+#include "train/workers.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "model/examples.h"
+#include "train/examples.h"
 #include <stdlib.h>
 
 static bool reads_patches(const nn_stack_config *s) { return s->blocks.depth && s->input.kind == NN_INPUT_PATCHES; }

@@ -1,5 +1,5 @@
 /* The model: a description, its parameters, and the programs that calls have asked for. */
-#include "model/model_parts.h"
+#include "program/model_parts.h"
 #include "ops/linear.h"
 #include "program/operation.h"
 #include <stdio.h>

@@ -5,10 +5,10 @@
  *     nn_predictor_free(p);
  *
  * The logits of an example have the same bits whatever is beside it and however many threads there are. */
-#ifndef NN_MODEL_PREDICTOR_H
-#define NN_MODEL_PREDICTOR_H
+#ifndef NN_TRAIN_PREDICTOR_H
+#define NN_TRAIN_PREDICTOR_H
 
-#include "model/examples.h"
+#include "train/examples.h"
 
 typedef struct nn_predictor nn_predictor;
 

@@ -1,4 +1,4 @@
-#include "generate/choice.h"
+#include "generate/sampling.h"
 #include "ops/philox.h"
 #include <math.h>
 #include <stdlib.h>

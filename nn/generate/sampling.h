@@ -12,8 +12,8 @@
  *
  * Candidates are kept in heaps, never sorted as a whole: V may be 256,000 and top_k 40. Nothing is allocated after
  * nn_choice_create. */
-#ifndef NN_GENERATE_CHOICE_H
-#define NN_GENERATE_CHOICE_H
+#ifndef NN_GENERATE_SAMPLING_H
+#define NN_GENERATE_SAMPLING_H
 
 #include <stdbool.h>
 #include <stddef.h>

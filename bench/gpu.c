@@ -3,7 +3,7 @@
  * The host takes about as long to launch a small call as the GPU to run it, so calls are captured as a graph, which the GPU
  * then runs without the host. Events before and after some replays give the time of the kernels alone. A sample takes at least 20 ms,
  * so that the clocks are those of steady work. */
-#include "gpu/gpu.h"
+#include "gpu.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* What a model is made of; for the files of this folder. */
-#ifndef NN_MODEL_MODEL_PARTS_H
-#define NN_MODEL_MODEL_PARTS_H
+#ifndef NN_PROGRAM_MODEL_PARTS_H
+#define NN_PROGRAM_MODEL_PARTS_H
 
 #include "program/run.h"
 

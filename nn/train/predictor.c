@@ -1,5 +1,5 @@
-#include "model/predictor.h"
-#include "model/workers.h"
+#include "train/predictor.h"
+#include "train/workers.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "model/image_examples.h"
+#include "train/image_examples.h"
 
 nn_pixels nn_pixels_of(const nn_mnist *set, const nn_mnist_part *part, const nn_description *d,
                        const nn_augment_options *augment)

@@ -2,10 +2,10 @@
  * parameters, and takes one slab of examples after another, from their bytes to the result: what lies between the layers
  * of a slab stays in the core's cache, and threads wait for each other at the end of the batch alone. How a batch is cut
  * into slabs does not depend on the number of threads, so neither do the bits. */
-#ifndef NN_MODEL_WORKERS_H
-#define NN_MODEL_WORKERS_H
+#ifndef NN_TRAIN_WORKERS_H
+#define NN_TRAIN_WORKERS_H
 
-#include "model/examples.h"
+#include "train/examples.h"
 
 enum { NN_SLAB = 8 }; /* examples */
 

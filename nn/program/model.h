@@ -9,8 +9,8 @@
  *     nn_model_free(m);
  *
  * The bits of a sequence's results depend on that sequence alone, not on the batch or the number of threads. */
-#ifndef NN_MODEL_MODEL_H
-#define NN_MODEL_MODEL_H
+#ifndef NN_PROGRAM_MODEL_H
+#define NN_PROGRAM_MODEL_H
 
 #include "model/parts.h"
 #include <mha_model.h>
