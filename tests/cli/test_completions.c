@@ -2,6 +2,8 @@
  * runs here, and the manual page. */
 #include "cli/command.h"
 
+#include <ctype.h>
+
 /* Calls visit(command, option) for every option of every command that the completions of bash have. Returns how many. */
 static int for_each_option(void (*visit)(const char *command, const char *option))
 {
@@ -55,8 +57,7 @@ static void expect_in_help(const char *of, const char *option)
     const char *help = command("", args)->out, *at = help;
     bool there = false;
     while (!there && (at = strstr(at, spelled))) {
-        char before = at == help ? '\n' : at[-1], after = at[strlen(spelled)];
-        there = strchr(" \n", before) && strchr(" ,\n", after);
+        there = (at == help || strchr(" \n", at[-1])) && strchr(" ,\n", at[strlen(spelled)]);
         at++;
     }
     expect(there, "mha %s --help does not have %s", of, option);
@@ -79,8 +80,7 @@ static void expect_in_manual(const char *of, const char *option)
 {
     char title[60] = ".SH \"MHA ", bold[120] = "\\fB";
     size_t n = strlen(title), m = strlen(bold);
-    for (const char *c = of; *c; c++) title[n++] = (char)(*c - 'a' + 'A');
-    title[n] = 0;
+    for (const char *c = of; *c; c++) n += (size_t)snprintf(title + n, sizeof title - n, "%c", toupper(*c));
     for (const char *c = option; *c; c++)
         m += (size_t)snprintf(bold + m, sizeof bold - m, *c == '-' ? "\\-" : "%c", *c);
     snprintf(bold + m, sizeof bold - m, "\\fR");
