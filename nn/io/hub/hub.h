@@ -9,7 +9,7 @@
 #ifndef NN_IO_HUB_HUB_H
 #define NN_IO_HUB_HUB_H
 
-#include <mha.h>
+#include "io/failure.h"
 
 /* Where a model lies that somebody calls `path`: what exists is taken as it is, but a folder of the cache stands for the snapshot that
  * its refs/main names; what does not exist and is such a name is looked up in the cache. Anything else is left as it is, for those
