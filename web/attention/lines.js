@@ -5,14 +5,14 @@
  * tokens, only the strongest lines of each query are drawn. Export uses the same drawing code. */
 
 import {strongestKeys} from './data.js';
-import {attentionScale, attentionWords, chosenFacts, labelSample, moveOnMap, tokenLabel} from './map.js';
+import {attentionScale, attentionWords, chosenFacts, labelsWidth, moveOnMap, tokenLabel} from './map.js';
 import {colourOf, inkOn} from '../base/colour.js';
 import {element, pointOn} from '../base/dom.js';
 import {scaleValue, weightWords} from '../base/heatmap.js';
 import {easeBoth, limit} from '../base/numbers.js';
-import {canvasPen, sizeCanvas, textWidth} from '../base/pen.js';
+import {canvasPen, sizeCanvas} from '../base/pen.js';
 import {themeColours} from '../base/svg.js';
-import {clipToken, fitToken, visibleToken} from '../base/text.js';
+import {fitToken, visibleToken} from '../base/text.js';
 import {attachTip} from '../base/tip.js';
 
 const lineSizes = {low: 17, high: 28, gap: 8, label: 12, most: 6, steps: 14};
@@ -20,8 +20,7 @@ const lineSizes = {low: 17, high: 28, gap: 8, label: 12, most: 6, steps: 14};
 /* The layout for a width; `high` is the height of a row of the map. */
 export function linesLayout(attention, width, high, top) {
   const row = limit(high, lineSizes.low, lineSizes.high);
-  const widest = (texts) => Math.min(0.34 * width, 14 + Math.max(...labelSample(texts).map((text) =>
-    textWidth(clipToken(visibleToken(text), 60), lineSizes.label, 700))));
+  const widest = (texts) => Math.min(0.34 * width, 14 + labelsWidth(texts, 700));
   const left = widest(attention.queryTexts), right = width - widest(attention.keyTexts);
   return {width, row, top, left, right, height: top + row * Math.max(attention.queries, attention.keys) + 4};
 }

@@ -18,8 +18,7 @@ const mapSizes = {cell: 28, high: 640, label: 12, spacing: 15};
 /* The layout for a given width, or less with few keys. Cells are not square if the map is far from square. */
 export function attentionLayout(attention, width) {
   const {queries, keys} = attention, most = width < 560 ? 84 : 150;
-  const widest = (texts) => Math.min(most, Math.max(...labelSample(texts).map((text) =>
-    textWidth(clipToken(visibleToken(text), 60), mapSizes.label, 600))) + 4);
+  const widest = (texts) => Math.min(most, labelsWidth(texts, 600) + 4);
   const left = widest(attention.queryTexts) + 10, below = widest(attention.keyTexts) + 12;
   let wide = Math.min(mapSizes.cell, (width - left - 8) / keys);
   let high = Math.min(mapSizes.cell, mapSizes.high / queries);
@@ -29,10 +28,10 @@ export function attentionLayout(attention, width) {
   return {width: used, plot, wide, high, left, below, height: plot.y + plot.height + below};
 }
 
-/* A sample of the texts, to estimate the width of labels. */
-export function labelSample(texts) {
-  const step = Math.ceil(texts.length / 200);
-  return texts.filter((text, n) => n % step === 0);
+/* The width of the widest label, of a sample of the texts. */
+export function labelsWidth(texts, weight) {
+  const step = Math.ceil(texts.length / 200), sample = texts.filter((_, n) => n % step === 0);
+  return Math.max(...sample.map((text) => textWidth(clipToken(visibleToken(text), 60), mapSizes.label, weight)));
 }
 
 /* Which of `count` labels are drawn: every n-th, and the selected one instead of its neighbours. */

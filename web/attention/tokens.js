@@ -75,18 +75,14 @@ export function paintTokens(spans, row, scale) {
 
 /* One text if queries and keys are the same tokens, otherwise two. */
 export function createTokenView(store, attention) {
-  const toQuery = (n) => {
-    store.set({token: n});
-    announce(attentionWords(attention, store.get()));
-  };
-  const toKey = (n) => {
-    store.set({key: n});
+  const choose = (key) => (n) => {
+    store.set({[key]: n});
     announce(attentionWords(attention, store.get()));
   };
   const label = attention.same ? 'Tokens, shaded by weight; select a query' : 'Keys, shaded by weight';
-  const keys = createTokenText(attention.idOf('token-keys'), label, attention.same ? toQuery : toKey);
+  const keys = createTokenText(attention.idOf('token-keys'), label, choose(attention.same ? 'token' : 'key'));
   const queries = attention.same ? null
-    : createTokenText(attention.idOf('token-queries'), 'Queries; select one', toQuery);
+    : createTokenText(attention.idOf('token-queries'), 'Queries; select one', choose('token'));
   attachTip(keys.element, (event) => {
     const span = event && event.target.closest('[data-token]');
     if (!span) return null;

@@ -10,8 +10,8 @@ import {largestOf} from '../base/numbers.js';
 import {createPanel} from '../base/panel.js';
 import {roveFocus} from '../base/roving.js';
 import {svgCanvas, svgLabel, svgPicture, themeColours} from '../base/svg.js';
-import {attachTip, cellLabel} from '../base/tip.js';
 import {percent, plural, shortNumber} from '../base/words.js';
+import {createMapCell} from './cell.js';
 import {surveyImportance, surveyOf} from './survey.js';
 import {tokenName} from '../vit/model.js';
 
@@ -150,26 +150,20 @@ function surveySource({images, importance_images: fewer, byPage}) {
 /* ---- One head ---------------------------------------------------------------------------------------------------- */
 
 function createGridCell(store, model, b, h) {
-  const canvas = element('canvas', {class: 'map', 'aria-hidden': true});
-  const caption = element('span', {class: 'cell-caption'});
-  const button = element('button', {type: 'button', class: 'cell', 'data-block': b, 'data-head': h,
-    onclick: () => store.set({block: b, head: h})}, canvas, caption);
-  attachTip(button, (event) => {
-    const state = store.get(), T = model.tokens;
-    const cell = event && cellUnder(canvas, event, T, T), lines = gridWords(state, model, b, h);
-    if (!cell) return lines;
-    const weight = state.result.maps[b][h][cell.row * T + cell.column];
-    return [`${percent(weight)} from ${tokenName(model, cell.row)} to ${tokenName(model, cell.column)}`, ...lines];
+  const T = model.tokens, cell = createMapCell(store, b, h, {
+    words: (state) => gridWords(state, model, b, h),
+    under(canvas, event, state) {
+      const at = cellUnder(canvas, event, T, T);
+      return at && `${percent(state.result.maps[b][h][at.row * T + at.column])} from ${tokenName(model, at.row)} to ${tokenName(model, at.column)}`;
+    },
   });
   return {
-    element: button,
+    element: cell.element,
     update(state) {
       const map = state.result.maps[b][h];
-      drawHeatmap(canvas, map, model.tokens, model.tokens, gridScale(state, model, map));
-      caption.textContent = gridCaption(state, b, h);
-      button.classList.toggle('off', !state.gates[b][h]);
-      button.setAttribute('aria-pressed', String(state.block === b && state.head === h));
-      button.setAttribute('aria-label', cellLabel(caption, gridWords(state, model, b, h)));
+      drawHeatmap(cell.canvas, map, T, T, gridScale(state, model, map));
+      cell.caption.textContent = gridCaption(state, b, h);
+      cell.update(state);
     },
   };
 }

@@ -10,8 +10,9 @@ import {largestOf, limit} from '../base/numbers.js';
 import {createPanel} from '../base/panel.js';
 import {roveFocus} from '../base/roving.js';
 import {svgLabel, svgPicture, themeColours} from '../base/svg.js';
-import {attachTip, cellLabel} from '../base/tip.js';
+import {attachTip} from '../base/tip.js';
 import {percent, shortNumber} from '../base/words.js';
+import {createMapCell} from './cell.js';
 import {surveyOf} from './survey.js';
 import {middleToken, tokenName, tokenPlace} from '../vit/model.js';
 import {describeRow, drawMap, drawPicture, mapHeight, mapSvg, mapTokenUnder, pictureSvg} from '../vit/picture.js';
@@ -194,27 +195,21 @@ function createMapWall(store, model, data) {
 }
 
 function createWallCell(store, model, b, h) {
-  const canvas = element('canvas', {'aria-hidden': true}), narrow = Math.max(...model.config.heads) > 5;
-  const caption = element('span', {class: 'cell-caption'});
-  const name = [narrow ? '' : element('span', {class: 'caption-word'}, 'head '), `${h}\u00a0· `];
-  const button = element('button', {type: 'button', class: 'cell', 'data-block': b, 'data-head': h,
-    onclick: () => store.set({block: b, head: h})}, canvas, caption);
-  attachTip(button, (event) => {
-    const state = store.get(), token = event && mapTokenUnder(model, canvas, event);
-    const lines = lookWords(state, model, b, h);
-    if (!event || token === null) return lines;
-    const share = lookRow(state, model, b, h)[token];
-    return [`${percent(share)} on ${tokenName(model, token)}`, ...lines];
+  const narrow = Math.max(...model.config.heads) > 5, name = [narrow ? '' : element('span', {class: 'caption-word'}, 'head '), `${h}\u00a0· `];
+  const cell = createMapCell(store, b, h, {
+    canvas: element('canvas', {'aria-hidden': true}),
+    words: (state) => lookWords(state, model, b, h),
+    under(canvas, event, state) {
+      const token = mapTokenUnder(model, canvas, event);
+      return token === null ? null : `${percent(lookRow(state, model, b, h)[token])} on ${tokenName(model, token)}`;
+    },
   });
   return {
-    block: b, head: h, element: button,
+    ...cell,
     update(state, row, look) {
-      const off = !state.gates[b][h];
-      drawMap(canvas, model, row, look);
-      caption.replaceChildren(...name, off ? 'off' : percent(largestOf(row)));
-      button.classList.toggle('off', off);
-      button.setAttribute('aria-pressed', String(state.block === b && state.head === h));
-      button.setAttribute('aria-label', cellLabel(caption, lookWords(state, model, b, h)));
+      drawMap(cell.canvas, model, row, look);
+      cell.caption.replaceChildren(...name, state.gates[b][h] ? percent(largestOf(row)) : 'off');
+      cell.update(state);
     },
   };
 }

@@ -20,23 +20,12 @@ function countField(key, count) {
   };
 }
 
-/* One of a few words; the first is the default, which is not written. */
-function wordField(key, words) {
+/* One of a few words; the default, which is the first, if no other is given, is not written. */
+function wordField(key, words, first = words[0]) {
   return {
-    write: ({state}) => (words.slice(1).includes(state[key]) ? state[key] : null),
+    write: ({state}) => (state[key] !== first && words.includes(state[key]) ? state[key] : null),
     read(text) {
       if (!words.includes(text)) throw new RangeError(text);
-      return {[key]: text};
-    },
-  };
-}
-
-/* A setting of a training. */
-function choiceField(key) {
-  return {
-    write: ({state}) => (state[key] === learnChoices[key].first ? null : state[key]),
-    read(text) {
-      if (!learnChoices[key].values.includes(text)) throw new RangeError(text);
       return {[key]: text};
     },
   };
@@ -134,7 +123,7 @@ export const shareFields = {
   },
   train: {
     digit: countField('digit', () => LEARN_DIGITS),
-    ...Object.fromEntries(['heads', 'width', 'rate'].map((key) => [key, choiceField(key)])),
+    ...Object.fromEntries(Object.entries(learnChoices).map(([key, {values, first}]) => [key, wordField(key, values, first)])),
   },
   maps: {
     layer: countField('block', ({set}) => set.layers),

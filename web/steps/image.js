@@ -61,9 +61,9 @@ const classPlace = ({down}) => ({row: down + 0.15, column: 0});
 
 const cutGap = 0.24; /* between patches, in patches */
 
-/* The place of each token in the image cut apart. */
-function cutBoxes({model, T}, box) {
-  const {across} = model, gap = cutGap;
+/* The place of each token in the image cut apart, or, without a gap, in the image. */
+function cutBoxes({model, T}, box, gap = cutGap) {
+  const {across} = model;
   const each = box.width / (across + (across - 1) * gap), step = each * (1 + gap);
   return Array.from({length: T}, (_, t) => {
     const place = tokenPlace(model, t) || classPlace(model);
@@ -140,18 +140,9 @@ function patchesScene(facts, layout) {
   return {pieces: {
     ...(both && {photo: {kind: 'photo', box: photo}, 'cut-sign': {kind: 'sign', text: '→',
       box: {x: width / 2 - 40, y: 0, width: 80, height}}}),
-    rail0: {kind: 'rail', boxes: cutBoxes(facts, cut), origins: wholeBoxes(facts, whole), box: {...cut, height: high},
+    rail0: {kind: 'rail', boxes: cutBoxes(facts, cut), origins: cutBoxes(facts, whole, 0), box: {...cut, height: high},
       each: 0, edge: 0},
   }};
-}
-
-/* The patches in their places, before they are cut apart. */
-function wholeBoxes({model, T}, box) {
-  const each = box.width / model.across;
-  return Array.from({length: T}, (_, t) => {
-    const place = tokenPlace(model, t) || classPlace(model);
-    return {x: box.x + place.column * each, y: box.y + place.row * each, width: each, height: each};
-  });
 }
 
 function imageTokensScene(facts, layout) {

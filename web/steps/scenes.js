@@ -149,30 +149,21 @@ function scoresScene(facts, layout) {
   });
 }
 
-/* Scores of hidden keys are replaced. */
-function maskScene(facts, layout) {
+/* Scores become others, in the matrix and in the bars: `letter` is that of the new matrix, `from` and `to` are the stages of the bars. */
+function changedScoresScene(facts, layout, {note, letter, from, to, word}) {
   const stages = barStages(facts);
-  return laneScene(facts, layout, (box) => laneProduct(box, layout).s, 'S + mask', (lane, box) => {
+  return laneScene(facts, layout, (box) => laneProduct(box, layout).s, note, (lane, box) => {
     const {h} = lane, {s, bars} = laneProduct(box, layout);
     return {
       ...parkedValues(facts, layout, h, box),
-      ['S' + h]: matrixPiece(facts, 'S' + h, s, {below: null, columns: 'key', h}),
-      ['bars' + h]: barsPiece(facts, lane, bars, [stages.raw(lane), stages.scores(lane)], {word: 'score'}),
+      ['S' + h]: matrixPiece(facts, letter + h, s, {below: null, columns: 'key', into: 'map' + h, h}),
+      ['bars' + h]: barsPiece(facts, lane, bars, [stages[from](lane), stages[to](lane)], {word}),
     };
   });
 }
 
-function softmaxScene(facts, layout) {
-  const stages = barStages(facts);
-  return laneScene(facts, layout, (box) => laneProduct(box, layout).s, 'softmax', (lane, box) => {
-    const {h} = lane, {s, bars} = laneProduct(box, layout);
-    return {
-      ...parkedValues(facts, layout, h, box),
-      ['S' + h]: matrixPiece(facts, 'P' + h, s, {below: null, columns: 'key', into: 'map' + h, h}),
-      ['bars' + h]: barsPiece(facts, lane, bars, [stages.scores(lane), stages.weights(lane)], {word: 'weight'}),
-    };
-  });
-}
+const maskScene = (facts, layout) => changedScoresScene(facts, layout, {note: 'S + mask', letter: 'S', from: 'raw', to: 'scores', word: 'score'});
+const softmaxScene = (facts, layout) => changedScoresScene(facts, layout, {note: 'softmax', letter: 'P', from: 'scores', to: 'weights', word: 'weight'});
 
 function lookScene(facts, layout) {
   const stages = barStages(facts), flows = [];
