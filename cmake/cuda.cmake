@@ -49,6 +49,7 @@ file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${cuda}/kernels/*.cuh ${cuda}/kernel
 file(STRINGS ${cuda}/kernels/kernels.def modules REGEX "^MODULE")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${cuda}/kernels/kernels.def)
 list(TRANSFORM modules REPLACE "MODULE.([^,]*), ([^)]*).*" "${cuda}/kernels/\\1/\\2.cu" OUTPUT_VARIABLE mha_cuda_kernels)
+list(TRANSFORM mha_cuda_kernels REPLACE "/[.]/" "/")
 foreach(source IN LISTS mha_cuda_kernels)
   get_filename_component(name ${source} NAME_WE)
   add_custom_command(OUTPUT ${cubins}/${name}.cubin

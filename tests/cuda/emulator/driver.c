@@ -8,6 +8,7 @@
 #include "cuda/emulator/launch.h"
 
 #include <cuda.h>
+#include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -300,12 +301,29 @@ EXPORT CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *whic
 
 EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
-    static char any;
+    union {
+        const void *in;
+        CUmodule out;
+    } own = {image};
     if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
-    if (memcmp(image, "\177ELF", 4) != 0) return complain("cuModuleLoadData", "no cubin");
+    if (memcmp(image, ELFMAG, SELFMAG) != 0) return complain("cuModuleLoadData", "no cubin");
     modules++;
-    *module = (CUmodule)(void *)&any;
+    *module = own.out;
     return CUDA_SUCCESS;
+}
+
+/* Whether a cubin has the code of a kernel: a section of its own. */
+static bool holds(const void *cubin, const char *kernel)
+{
+    const char *image = cubin;
+    const Elf64_Ehdr *header = cubin;
+    const Elf64_Shdr *sections = (const void *)(image + header->e_shoff);
+    const char *names = image + sections[header->e_shstrndx].sh_offset;
+    for (int n = 0; n < header->e_shnum; n++) {
+        const char *name = names + sections[n].sh_name;
+        if (!strncmp(name, ".text.", 6) && !strcmp(name + 6, kernel)) return true;
+    }
+    return false;
 }
 
 EXPORT CUresult cuModuleUnload(CUmodule module)
@@ -315,7 +333,7 @@ EXPORT CUresult cuModuleUnload(CUmodule module)
 
 EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
-    (void)module;
+    if (!holds(module, name)) return complain(name, "its module does not have it");
     if (!emulator_parameter_bytes(name)) return CUDA_ERROR_NOT_FOUND;
     for (int n = 0; n < function_count; n++)
         if (!strcmp(functions[n].name, name)) return *function = &functions[n], CUDA_SUCCESS;
