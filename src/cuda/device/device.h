@@ -34,14 +34,8 @@ typedef struct mha_cuda_device {
 /* The device of a context. */
 static inline mha_cuda_device *mha_cuda_of(const mha_context *ctx) { return ctx->device; }
 
-/* The operations of the device's table (core/backend.h), of device.c and of the files of attention/ and ops/. */
-#define OP(name) mha_op_##name mha_cuda_op_##name;
-MHA_COMMON_OPS(OP)
-MHA_REMOTE_OPS(OP)
-#undef OP
-
-    /* Opens a context's GPU: core/device.h. */
-    mha_status mha_cuda_device_open(mha_context *ctx, int ordinal, void *stream, mha_cuda_shared_memory *shared);
+/* Opens a context's GPU: core/device.h. */
+mha_status mha_cuda_device_open(mha_context *ctx, int ordinal, void *stream, mha_cuda_shared_memory *shared);
 
 /* The context's message for an error of the driver, or MHA_OK; `what` says what was tried. */
 mha_status mha_cuda_check(mha_context *ctx, CUresult result, const char *what);
@@ -92,5 +86,10 @@ mha_cuda_view mha_cuda_view_of(mha_tensor t);
 /* to = from, or to += from; and zeros. Tensors of floats with the same sizes, or none. */
 mha_status mha_cuda_copy_tensor(mha_context *ctx, mha_tensor to, mha_tensor from, bool add);
 mha_status mha_cuda_clear(mha_context *ctx, mha_tensor t);
+
+/* The operations of the device's table (core/backend.h), of device.c and of the files of attention/ and ops/. */
+#define OP(name) mha_op_##name mha_cuda_op_##name;
+MHA_COMMON_OPS(OP) MHA_REMOTE_OPS(OP)
+#undef OP
 
 #endif

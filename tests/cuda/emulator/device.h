@@ -270,14 +270,17 @@ template <int N> MHA_DEVICE void load_matrices_of(uint32_t (&x)[N], uint32_t row
     for (int n = 0; n < N; n++) {
         uint16_t both[2];
         for (int k = 0; k < 2; k++)
-            both[k] =
-                get_from<uint16_t>(all[8 * n + (transposed ? first + k : line)].x[0] + 2 * (transposed ? line : first + k));
+            both[k] = get_from<uint16_t>(all[8 * n + (transposed ? first + k : line)].x[0] +
+                                         2 * (transposed ? line : first + k));
         x[n] = both[0] | (uint32_t)both[1] << 16;
     }
 }
 
 MHA_DEVICE void load_matrices(uint32_t (&x)[4], uint32_t at) { load_matrices_of(x, at, false); }
-template <int N> MHA_DEVICE void load_matrices_transposed(uint32_t (&x)[N], uint32_t at) { load_matrices_of(x, at, true); }
+template <int N> MHA_DEVICE void load_matrices_transposed(uint32_t (&x)[N], uint32_t at)
+{
+    load_matrices_of(x, at, true);
+}
 
 MHA_DEVICE void store_matrices_of(uint32_t row, const uint32_t (&x)[4], bool transposed)
 {
@@ -330,12 +333,14 @@ template <typename T, int COUNT>
 MHA_DEVICE machine::product product_to(float (&s)[COUNT], uint64_t b, bool b_transposed, bool add)
 {
     machine::product p = {};
-    p.sums = s, p.count = COUNT, p.half = std::is_same<T, __half>::value, p.b = b, p.b_transposed = b_transposed, p.add = add;
+    p.sums = s, p.count = COUNT, p.half = std::is_same<T, __half>::value, p.b = b, p.b_transposed = b_transposed,
+    p.add = add;
     return p;
 }
 
 template <typename T, int COUNT>
-MHA_DEVICE void product_in_shared(float (&s)[COUNT], uint64_t a, bool a_transposed, uint64_t b, bool b_transposed, bool add)
+MHA_DEVICE void product_in_shared(float (&s)[COUNT], uint64_t a, bool a_transposed, uint64_t b, bool b_transposed,
+                                  bool add)
 {
     machine::product p = product_to<T>(s, b, b_transposed, add);
     p.a = a, p.a_transposed = a_transposed;
