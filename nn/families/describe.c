@@ -357,16 +357,19 @@ static bool fill(nn_description *d, const nn_family *f, const nn_head **head, co
     return apply_to_blocks(d, f, r);
 }
 
-/* The family of the model_type, of which whole models, or their layers at least, can be opened. */
-static bool find_family(const nn_family **family, const reading *r)
+/* The family of the model_type, of which whole models, or their layers at least, can be opened; NULL on error. */
+static const nn_family *find_family(const reading *r)
 {
     char type[64] = "";
-    bool written = nn_fact_string(nn_config_find(r->c, "model_type|architecture"), type, sizeof type);
-    *family = nn_family_find(type);
-    if (!*family && !r->shards) *family = nn_family_find_layers(type);
-    if (!written || !*type) return nn_fail(&r->to, "has no model_type, which says what the model is");
-    return *family || nn_fail(&r->to, "the model_type %s is not supported; 'mha inspect --help' lists those that are",
-                              nn_json_brief(type).text);
+    nn_fact_string(nn_config_find(r->c, "model_type|architecture"), type, sizeof type);
+    const nn_family *family = nn_family_find(type);
+    if (!family && !r->shards) family = nn_family_find_layers(type);
+    if (family) return family;
+    if (!*type) nn_fail(&r->to, "has no model_type, which says what the model is");
+    else
+        nn_fail(&r->to, "the model_type %s is not supported; 'mha inspect --help' lists those that are",
+                nn_json_brief(type).text);
+    return NULL;
 }
 
 bool nn_family_describe(nn_description *d, const nn_family **family, const nn_head **head, const nn_config *c,
@@ -374,7 +377,8 @@ bool nn_family_describe(nn_description *d, const nn_family **family, const nn_he
 {
     char text[160];
     reading r = {d, c, shards, {c->name, error, error_size}};
-    if (!find_family(family, &r) || !fill(d, *family, head, &r)) return false;
+    *family = find_family(&r);
+    if (!*family || !fill(d, *family, head, &r)) return false;
     const char *problem = nn_description_problem(d, text, sizeof text);
     return !problem || nn_fail(&r.to, "%s", problem);
 }
@@ -386,9 +390,9 @@ static int64_t count_layers(const nn_config *c, int64_t block)
     return count > 0 ? count : block + 1 > 0 ? block + 1 : 1;
 }
 
-bool nn_family_find_any(const nn_family **family, const nn_config *c, char *error, size_t error_size)
+const nn_family *nn_family_find_any(const nn_config *c, char *error, size_t error_size)
 {
-    return find_family(family, &(reading){NULL, c, NULL, {c->name, error, error_size}});
+    return find_family(&(reading){NULL, c, NULL, {c->name, error, error_size}});
 }
 
 bool nn_family_describe_layers(nn_description *d, const nn_family *family, const nn_config *c, int64_t block,

@@ -179,9 +179,9 @@ bool nn_family_describe(nn_description *d, const nn_family **family, const nn_he
 bool nn_family_describe_layers(nn_description *d, const nn_family *family, const nn_config *c, int64_t block,
                                char *error, size_t error_size);
 
-/* The family that a config.json names, of which whole models, or layers at least, can be opened. Returns false with one line
- * in `error`. */
-bool nn_family_find_any(const nn_family **family, const nn_config *c, char *error, size_t error_size);
+/* The family that a config.json names, of which whole models, or layers at least, can be opened; NULL with one line in
+ * `error`. */
+const nn_family *nn_family_find_any(const nn_config *c, char *error, size_t error_size);
 
 /* A family of which layers can be opened, but no whole models (bare.c), or NULL. */
 const nn_family *nn_family_find_layers(const char *type);

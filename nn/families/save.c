@@ -66,19 +66,33 @@ static float *dense_copy(mha_context *ctx, mha_tensor from, mha_tensor *to)
     return NULL;
 }
 
-/* The numbers `now`, dense, into their place in tensor n, unless the tensor has them already. */
-static bool write_numbers(saving *w, int64_t n, mha_tensor place, const float *now, bool plus_one)
+static int64_t find_tensor(const saving *w, const nn_safetensors_tensor *t)
+{
+    int64_t n = 0;
+    while (n < w->count && w->tensor[n] != t) n++;
+    return n;
+}
+
+static bool same_bits(float a, float b)
+{
+    uint32_t x, y;
+    memcpy(&x, &a, sizeof x), memcpy(&y, &b, sizeof y);
+    return x == y;
+}
+
+/* The numbers `now`, dense, into their place in a tensor, unless the tensor has them already. */
+static bool write_numbers(saving *w, const nn_safetensors_tensor *t, mha_tensor place, const float *now, bool plus_one)
 {
     mha_tensor before;
     float *numbers = dense_copy(w->ctx, place, &before);
-    const nn_safetensors_tensor *t = w->tensor[n];
+    int64_t n = find_tensor(w, t);
     size_t bytes = (size_t)(t->end - t->begin), first = (size_t)((char *)place.data - (const char *)t->data);
     bool same = true;
     w->is_part[n] = true;
     if (!numbers) return nn_fail(&w->to, "out of memory");
     for (int64_t i = 0; i < numbers_of(&before); i++) {
         float is = plus_one ? numbers[i] + 1 : numbers[i];
-        if (memcmp(&is, &now[i], sizeof is) == 0) continue;
+        if (same_bits(is, now[i])) continue;
         numbers[i] = plus_one ? now[i] - 1 : now[i];
         same = false;
     }
@@ -91,13 +105,6 @@ static bool write_numbers(saving *w, int64_t n, mha_tensor place, const float *n
     }
     free(numbers);
     return ok;
-}
-
-static int64_t find_tensor(const saving *w, const nn_safetensors_tensor *t)
-{
-    int64_t n = 0;
-    while (n < w->count && w->tensor[n] != t) n++;
-    return n;
 }
 
 /* Of a part that has one tensor for each head: the names differ in a number, which is 0 in the first one. */
@@ -114,7 +121,7 @@ static bool write_heads(saving *w, const nn_safetensors_tensor *first, mha_tenso
         mha_tensor here = place;
         if (!t) return nn_fail(&w->to, "%s is missing", nn_json_brief(text).text);
         here.data = (char *)(uintptr_t)t->data;
-        if (!write_numbers(w, find_tensor(w, t), here, now + h * D, name->plus_one)) return false;
+        if (!write_numbers(w, t, here, now + h * D, name->plus_one)) return false;
     }
     return true;
 }
@@ -128,9 +135,8 @@ static bool write_parts(saving *w)
         if (!b->source[n] || w->s->parts[n].data == place.data) continue; /* it lies there */
         float *now = dense_copy(w->ctx, w->s->parts[n], &dense);
         if (!now) return nn_fail(&w->to, "out of memory");
-        bool ok = b->name[n]->cut == NN_EACH
-                      ? write_heads(w, b->source[n], place, b->name[n], now, numbers_of(&dense))
-                      : write_numbers(w, find_tensor(w, b->source[n]), place, now, b->name[n]->plus_one);
+        bool ok = b->name[n]->cut == NN_EACH ? write_heads(w, b->source[n], place, b->name[n], now, numbers_of(&dense))
+                                             : write_numbers(w, b->source[n], place, now, b->name[n]->plus_one);
         free(now);
         if (!ok) return false;
     }

@@ -117,12 +117,11 @@ static bool choose(nn_layer_config *config, const nn_description *d, const nn_co
 static bool describe(nn_layer_config *config, const nn_config *c, const char *prefix, const nn_failure *to)
 {
     nn_description *d = malloc(sizeof *d);
-    const nn_family *family;
+    const nn_family *family = nn_family_find_any(c, to->error, to->error_size);
     nn_layer_place *p = &config->place;
-    bool ok = d || nn_fail(to, "out of memory");
+    if (!d) return nn_fail(to, "out of memory");
     nn_fact_string(nn_config_find(c, "model_type"), config->type, sizeof config->type);
-    ok = ok && nn_family_find_any(&family, c, to->error, to->error_size);
-    ok = ok && (nn_layer_place_find(p, family, prefix) || nn_fail(to, "its layers have no names"));
+    bool ok = family && (nn_layer_place_find(p, family, prefix) || nn_fail(to, "its layers have no names"));
     ok = ok && nn_family_describe_layers(d, family, c, p->block, to->error, to->error_size) && choose(config, d, c, to);
     free(d);
     return ok;

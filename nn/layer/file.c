@@ -87,7 +87,8 @@ static bool check_ranks(const nn_layer_loading *l)
     for (const nn_layer_name *row = l->family->names; row->name; row++) {
         const nn_safetensors_tensor *tensor = row->part < NN_LAYER_PARTS ? l->tensor[row->part] : NULL;
         int rank = tensor ? file_rank(row) : 0;
-        if (tensor && tensor->rank != rank)
+        bool loose = *l->config->type && rank == 1; /* vectors of Cohere's heads are (H,D) */
+        if (tensor && tensor->rank != rank && !loose)
             return nn_fail(&l->to, "%s is %s, but should have %d %s", tensor->name,
                            nn_layer_shape_words(tensor->rank, tensor->shape).text, rank, rank > 1 ? "axes" : "axis");
         if (tensor && !tensor->count)
@@ -165,6 +166,7 @@ static bool check_shapes(const nn_layer_loading *l)
             return nn_fail(&l->to, "%s and its like are %lld, for %lld heads", tensor->name, (long long)copies,
                            (long long)heads);
         if (memcmp(tensor->shape, want.whole, (size_t)want.whole_rank * sizeof *want.whole) == 0) continue;
+        if (*l->config->type && nn_shape_fits(&want, tensor)) continue;
         nn_layer_words groups = {""};
         if (o->kv_heads != o->heads) groups = nn_layer_say(", %lld for keys and values,", (long long)o->kv_heads);
         return nn_fail(&l->to, "%s is %s, but %lld heads of width %lld%s need %s", tensor->name,

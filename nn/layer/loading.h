@@ -25,7 +25,7 @@ typedef struct nn_layer_loading {
 } nn_layer_loading;
 
 /* Whether the names are those of modules (modules.h), of no family's tables. */
-static inline bool nn_layer_is_spelled(const nn_layer_loading *l) { return l->family && !l->family->place.family; }
+static inline bool nn_layer_is_spelled(const nn_layer_loading *l) { return !l->family->place.family; }
 
 /* ---- bind.c ------------------------------------------------------------------------------------------------------ */
 
