@@ -198,7 +198,7 @@ static bool write_shard(const saving *w, const char *path, int64_t n, char *erro
     if (ok) pairs[notes++] = (nn_safetensors_pair){"format", "pt"};
     for (size_t k = 0; ok && k < w->s->note_count; k++) pairs[notes++] = w->s->notes[k];
     if (!ok) nn_fail(&w->to, "out of memory");
-    ok = ok && nn_safetensors_write(path, items, count, pairs, notes, error, error_size);
+    ok = ok && !nn_safetensors_write(path, items, count, pairs, notes, error, error_size);
     free(items);
     free(pairs);
     return ok;
@@ -232,7 +232,7 @@ static bool write_file(saving *w, const char *path, int64_t n)
     if (n < w->shards) return write_shard(w, path, n, error, room);
     if (n == w->shards) write_index(w, &out);
     else nn_buffer_put(&out, w->s->text[n - w->shards - 1].bytes, w->s->text[n - w->shards - 1].size);
-    bool ok = nn_buffer_save(&out, path, error, room);
+    bool ok = !nn_buffer_save(&out, path, error, room);
     nn_buffer_free(&out);
     return ok;
 }
