@@ -25,7 +25,7 @@ typedef struct mha_plugin_key {
 
 #define MHA_PLUGIN_KEY                                                                                        \
     {                                                                                                         \
-        3, MHA_VERSION_MAJOR, MHA_VERSION_MINOR, MHA_VERSION_PATCH, sizeof(mha_context), sizeof(mha_backend), \
+        4, MHA_VERSION_MAJOR, MHA_VERSION_MINOR, MHA_VERSION_PATCH, sizeof(mha_context), sizeof(mha_backend), \
             sizeof(mha_attention_options)                                                                     \
     }
 
