@@ -35,7 +35,7 @@ endfunction()
 
 file(MAKE_DIRECTORY ${OUT})
 if(ESBUILD)
-  execute_process(COMMAND ${ESBUILD} ${WEB}/main.js ${WEB}/page.css --bundle --minify --format=esm --target=es2022 --charset=utf8
+  execute_process(COMMAND ${ESBUILD} ${WEB}/main.js ${WEB}/page.css --bundle --minify --format=esm --target=es2022
     --log-level=warning --outdir=${OUT} COMMAND_ERROR_IS_FATAL ANY)
 else()
   file(REMOVE ${OUT}/joined.js ${OUT}/joined.css)

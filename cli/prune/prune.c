@@ -106,9 +106,6 @@ static bool fit_to_model(request *r, const mha_model_info *model, int64_t train)
                    (long long)(all - r->how.keep), (long long)r->how.rounds);
     else if (!r->how.held_out)
         cli_refuse("%lld training images are too few; at least 12 are needed", (long long)images);
-    else if (strcmp(model->activation, "linear") == 0)
-        cli_error("%s: cannot train a model without an activation, so the importance of its heads is unknown",
-                  r->from.file);
     else return true;
     return false;
 }

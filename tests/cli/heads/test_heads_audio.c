@@ -143,6 +143,8 @@ TEST(a_page_of_a_sound)
     expect(it->status == 0 && strstr(it->out, " over 12 frames"), "%s%s", it->out, it->err);
     slurp(in_folder("p.html"), page, sizeof page);
     expect(strstr(page, "\"0.00 s\",\"0.02 s\"") && strstr(page, "\"0.22 s\""), "no times of frames");
+    char *script = strstr(page, "<script type=\"module\""); /* which has the words of all pages */
+    if (expect(script, "no script")) *script = 0;
     expect(strstr(page, "Cross-attention") && !strstr(page, "\"Encoder\""), "sets");
 }
 

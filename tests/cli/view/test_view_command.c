@@ -215,7 +215,7 @@ static int scripts_of(const char *page) { return 2 + (strstr(page, "id=\"mha-eng
 /* Namespaces of SVG are names, not addresses. */
 TEST(it_needs_nothing_from_elsewhere)
 {
-    static const char *const words[] = {"https:",    "@import",     "src=",       "import(",    "fetch(",
+    static const char *const words[] = {"https:",    "@import",     " src=",      "import(",    "fetch(",
                                         "XMLHttp",   "WebSocket",   "eval(",      "import ",    "<!-- style",
                                         "<!-- data", "<!-- script", "<!-- title", "<!-- engine"};
     if (!prepare()) return;
