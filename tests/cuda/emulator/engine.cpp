@@ -80,7 +80,7 @@ float number_at(uint64_t factor, bool transposed, int line, int k, bool half)
     const uint32_t first = field(0), panel = field(16), eight = field(32);
     const uint32_t place =
         transposed ? (uint32_t)(line / 64) * panel + (uint32_t)(k / 8) * eight + (uint32_t)(k % 8 * 128 + line % 64 * 2)
-               : (uint32_t)(line / 8) * eight + (uint32_t)(line % 8 * 128 + k * 2);
+                   : (uint32_t)(line / 8) * eight + (uint32_t)(line % 8 * 128 + k * 2);
     uint16_t bits;
     memcpy(&bits, at(permuted(first + place)), sizeof bits);
     return number(bits, half);
