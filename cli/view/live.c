@@ -179,7 +179,9 @@ static void put_settings(nn_buffer *out, const texts *t)
 {
     mha_generation_options o = MHA_GENERATION_DEFAULTS;
     o.method = MHA_GENERATE_SAMPLE;
-    if (mha_generation_resolve(t->ctx, &o, t->model)) o.temperature = 0, o.top_k = 0, o.top_p = 1;
+    mha_status status = mha_generation_resolve(t->ctx, &o, t->model);
+    if (status) o.temperature = 0, o.top_k = 0, o.top_p = 1;
+    out->failed = out->failed || status == MHA_NO_MEMORY;
     nn_buffer_printf(out, ",\"settings\":{\"temperature\":%.9g,\"top_k\":%lld,\"top_p\":%.9g,\"seed\":%llu}",
                      (double)o.temperature, (long long)o.top_k, (double)o.top_p, (unsigned long long)o.seed);
 }
