@@ -21,6 +21,7 @@ int main(void)
     mha_layer_file_options layer_file = MHA_LAYER_FILE_DEFAULTS;
     mha_survey_options survey = MHA_SURVEY_DEFAULTS;
     mha_ablate_options ablate = MHA_ABLATE_DEFAULTS;
+    mha_program_options program = MHA_PROGRAM_DEFAULTS;
     mha_tokenizer_options tokenizer = MHA_TOKENIZER_DEFAULTS;
     mha_encode_options encode = MHA_ENCODE_DEFAULTS;
     mha_tokenizer_train_options tokenizer_train = MHA_TOKENIZER_TRAIN_DEFAULTS;

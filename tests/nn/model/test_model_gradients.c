@@ -7,8 +7,8 @@
  * one part of 100, 2e-5 in the worst of 140000. A wrong term is off by its own size, which is thousands of times as much.
  * The importance of heads has the same bound, relative to the sum of the absolute terms of Wo . dWo.
  *
- * Without an activation rows may grow so large that the norm behind them leaves a millionth of their gradients, and rounding
- * counts for fifty times as much.
+ * Where rows are so large that a norm behind them leaves a millionth of their gradients, what is left has been rounded as part of
+ * sums of terms of the size of 1: gradients are compared as if they were FLOOR at least.
  *
  * In bfloat16 a factor of a product is off by up to 2^-9 = 2e-3, and so are results and gradients in the median; one result
  * of 100 is off by 1e-2 and one part by 1.5e-2. Norms of short rows enlarge that ten times in some models. */
@@ -18,6 +18,7 @@
 #include "support/harness.h"
 
 enum { CASES = 102, TOKENS = 9, SEED = 5, STREAM = 70 };
+#define FLOOR 1e-2
 
 typedef struct bounds {
     double forward;  /* of results, relative to the largest */
@@ -25,7 +26,7 @@ typedef struct bounds {
     double margin;   /* the least between the scores of two experts of which a token chooses one */
 } bounds;
 
-static const bounds float32 = {5e-6, 2e-5, 1e-3}, linear = {5e-6, 1e-3, 1e-3}, bfloat16 = {0.1, 0.3, 0.05};
+static const bounds float32 = {5e-6, 2e-5, 1e-3}, bfloat16 = {0.1, 0.3, 0.05};
 
 static double largest(const double *x, int64_t count)
 {
@@ -143,7 +144,7 @@ static void compare_importance(const model_case *c, const char *name, const floa
     for (int64_t k = 0; k < nn_description_attentions(&c->d); k++) {
         int64_t first = nn_description_heads_before(&c->d, k) * c->batch.B,
                 count = nn_description_attention(&c->d, k).heads * c->batch.B;
-        double off = 0, size = largest(want->terms + first, count);
+        double off = 0, size = fmax(FLOOR, largest(want->terms + first, count));
         for (int64_t i = first; i < first + count; i++) {
             double d = fabs((double)got[i] - want->importance[i]);
             if (!(d <= off)) off = d;
@@ -164,7 +165,7 @@ static bool of_one_section(const nn_part *a, const nn_part *b)
 /* The largest gradient of the section that a part belongs to. */
 static double section_size(const model_case *c, const nn_part *part, const double *gradients)
 {
-    double most = 0;
+    double most = FLOOR;
     for (int64_t k = 0; k < c->part_count; k++) {
         double size = largest(gradients + c->parts[k].first, nn_part_numbers(&c->parts[k]));
         if (of_one_section(part, &c->parts[k]) && size > most) most = size;
@@ -184,13 +185,6 @@ static void compare_gradients(const model_case *c, const char *name, const float
             double d = fabs((double)got[i] - before - want[i]);
             if (!(d <= off)) off = d;
         }
-        if (!(off <= bound * (size + before)))
-            for (int64_t i = part->first, m = 0; i < part->first + nn_part_numbers(part) && m < 20; i++)
-                if (fabs((double)got[i] - before - want[i]) > 1e-3 * size) {
-                    m++;
-                    printf("%d/%d got %g want %g\n", (int)(i - part->first), (int)part->columns, got[i] - before,
-                           want[i]);
-                }
         covered += nn_part_numbers(part);
         expect(off <= bound * (size + before), "%s: the gradient of %s is off by %.3g of %.3g", name,
                nn_part_name(part_name, part), off, size);
@@ -325,8 +319,7 @@ TEST(gradients_of_random_models_are_the_oracles)
     char words[700];
     for (uint64_t n = 0; n < (uint64_t)cases_from(3 * CASES); n++) {
         nn_description d = draw(n, words, sizeof words);
-        bool grows = d.encoder.blocks.activation == MHA_LINEAR || d.decoder.blocks.activation == MHA_LINEAR;
-        check(&d, words, n, grows ? linear : float32);
+        check(&d, words, n, float32);
     }
 }
 
