@@ -227,7 +227,7 @@ mha_status nn_tokenizer_open(nn_tokenizer **tokenizer, const char *path, nn_open
     mha_status status = MHA_OK;
     if (stat(place, &about) == 0 && S_ISDIR(about.st_mode)) status = file_in(&file, &to, options.target);
     else if (!(file = strdup(place))) status = nn_error(&to, MHA_NO_MEMORY, "not enough memory for its path");
-    if (!status) status = open_file(tokenizer, file, &to, options);
+    if (file) status = open_file(tokenizer, file, &to, options); /* else the status says why */
     if (status) free(file);
     return status;
 }
