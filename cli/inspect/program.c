@@ -103,9 +103,9 @@ static void put_steps(const listing *l, bool all)
         for (int64_t k = n; k < end; k++) put_step(l, k);
         for (; !all && alike(l, n, end, next); more++) next = end_of_block(l, next);
         if (more == 1) printf("      block %lld has the same steps\n", (long long)first.block + 1);
+        int64_t last = first.block + more;
         if (more > 1)
-            printf("      blocks %lld to %lld have the same steps\n", (long long)first.block + 1,
-                   (long long)(first.block + more));
+            printf("      blocks %lld to %lld have the same steps\n", (long long)first.block + 1, (long long)last);
         n = next;
     }
 }
