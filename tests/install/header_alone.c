@@ -42,8 +42,8 @@ int main(void)
     return context.threads + attention.causal + extras.lse.rank + gradients.q.rank + stats.mass.rank +
            statistics.sets.rank + rotary.interleaved + layer.causal + (int)weights.size + weight.values.rank +
            (int)model.heads + (int)generation.beams + data.test_only + (int)layer_file.heads + (int)survey.images +
-           (int)ablate.images + (int)roles.images + (int)save.note_count + (int)prune.keep + product.accumulate +
-           tensor.rank + norm.gain.rank + norm_gradients.x.rank + embedding.accumulate + (int)loss.size +
-           (int)dropout.size + (int)tokenizer.size + (int)encode.size + (int)tokenizer_train.size + (int)text.size +
-           (int)speech.size + (int)fit.size + (int)embedder.size;
+           (int)ablate.images + (int)program.tokens + (int)roles.images + (int)save.note_count + (int)prune.keep +
+           product.accumulate + tensor.rank + norm.gain.rank + norm_gradients.x.rank + embedding.accumulate +
+           (int)loss.size + (int)dropout.size + (int)tokenizer.size + (int)encode.size + (int)tokenizer_train.size +
+           (int)text.size + (int)speech.size + (int)fit.size + (int)embedder.size;
 }

@@ -210,7 +210,7 @@ static mha_status open_file(nn_tokenizer **tokenizer, char *file, const nn_failu
     mha_status status =
         folder ? read_tokenizer(tokenizer, file, slash ? folder : ".", bytes, size, options, to->error, to->error_size)
                : nn_error(to, MHA_NO_MEMORY, "not enough memory for its path");
-    if (!status) (*tokenizer)->file = file;
+    if (!status && *tokenizer) (*tokenizer)->file = file;
     free(folder);
     free(bytes);
     return status;
