@@ -210,7 +210,7 @@ static mha_status open_file(nn_tokenizer **tokenizer, char *file, const nn_failu
     mha_status status =
         folder ? read_tokenizer(tokenizer, file, slash ? folder : ".", bytes, size, options, to->error, to->error_size)
                : nn_error(to, MHA_NO_MEMORY, "not enough memory for its path");
-    if (!status && *tokenizer) (*tokenizer)->file = file;
+    if (*tokenizer) (*tokenizer)->file = file;
     free(folder);
     free(bytes);
     return status;
@@ -228,6 +228,6 @@ mha_status nn_tokenizer_open(nn_tokenizer **tokenizer, const char *path, nn_open
     if (stat(place, &about) == 0 && S_ISDIR(about.st_mode)) status = file_in(&file, &to, options.target);
     else if (!(file = strdup(place))) status = nn_error(&to, MHA_NO_MEMORY, "not enough memory for its path");
     if (file) status = open_file(tokenizer, file, &to, options); /* else the status says why */
-    if (status) free(file);
+    if (!*tokenizer) free(file);
     return status;
 }
