@@ -438,7 +438,10 @@ mha_tensor nn_model_rows(const nn_model *m, bool decoder)
     return nn_run_value(&m->run, m->run.program->side_result[decoder]);
 }
 
-const float *nn_model_result(const nn_model *m) { return nn_run_value(&m->run, m->run.program->result).data; }
+const float *nn_model_result(const nn_model *m)
+{
+    return m->run.program ? nn_run_value(&m->run, m->run.program->result).data : NULL;
+}
 
 static mha_status forward(nn_model *m, mha_context *ctx, const nn_batch *batch, const nn_call *call)
 {
